@@ -4,12 +4,14 @@ Every rule prints its violations; the exit code is 1 if there are any.
 """
 
 import ast
+import asyncio
 import re
 import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("sdk/tracereel", "collector/tracereel_collector")
@@ -121,6 +123,40 @@ def private_names_of_third_parties(modules: list[Module]) -> Problems:
                     yield f"{module.at(node)}: {name} is private"
 
 
+def private_names_of_asyncio(modules: list[Module]) -> Problems:
+    """Find uses of private attributes of event loops and timers outside of the compat modules."""
+    loop = asyncio.new_event_loop()
+    owners = (loop, loop.call_later(0, print))
+    loop.close()
+    private = {name for owner in owners for name in dir(owner) if not name.endswith("__")}
+    private = {name for name in private if name.startswith("_")}
+    for module in modules:
+        if COMPAT.search("/" + module.name):
+            continue
+        # A class of ours may have an attribute of the same name.
+        own = {node.attr for node in ast.walk(module.tree) if _is_own_attribute(node)}
+        for node in ast.walk(module.tree):
+            name = _accessed(node)
+            if name in private - own:
+                yield f"{module.at(node)}: {name} is private to asyncio"
+
+
+def _is_own_attribute(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+
+
+def _accessed(node: ast.AST) -> str | None:
+    """Return the name of an attribute that is read, written or passed to `getattr`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+        name = node.args[1]
+        if node.func.id in ("getattr", "setattr", "hasattr") and isinstance(name, ast.Constant):
+            return str(name.value)
+    return None
+
+
 def line_budget(modules: list[Module]) -> Problems:
     """Compare the lines of each room with its budget."""
     budget = tomllib.loads((ROOT / ".ci" / "line_budget.toml").read_text())
@@ -160,6 +196,7 @@ RULES = (
     banned_words_in_tests,
     function_level_imports,
     private_names_of_third_parties,
+    private_names_of_asyncio,
     line_budget,
 )
 

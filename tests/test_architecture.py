@@ -19,11 +19,8 @@ def test_http_connections_are_opened_by_one_module():
     files = [*(ROOT / "sdk").rglob("*.py"), *(ROOT / "collector").rglob("*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if opens.search(file.read_text())}
 
-    # ClickHouse's client and the forwarder have their own.
-    own = {
-        "collector/tracereel_collector/store/clickhouse.py",
-        "collector/tracereel_collector/otlp_out/forward/post.py",
-    }
+    # ClickHouse's client has its own.
+    own = {"collector/tracereel_collector/store/clickhouse.py"}
     assert found - own == {"sdk/tracereel/_export/http_client.py"}
 
 

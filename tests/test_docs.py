@@ -12,8 +12,6 @@ from tracereel.cli import build_parser, registry
 from tracereel_collector.http.build import ROUTES
 from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.queue.queue import COUNTERS
-from tracereel_collector.runtime.clock.metrics import ClockMetrics
-from tracereel_collector.runtime.clock.trusted import ClockStatus
 from tracereel_collector.telemetry import (
     SCRAPED,
     AccessMetrics,
@@ -53,10 +51,6 @@ def test_every_metric_is_described():
     HttpMetrics.register(metrics)
     AccessMetrics.register(metrics)
     Redactor(metrics)
-    clock = ClockStatus(
-        trusted="", wall="", state="", jump_seconds=0, held_seconds=0, corrections=0
-    )
-    metrics.register(ClockMetrics(lambda: clock))
     OtlpMetrics.register(metrics)
     TailMetrics.register(metrics)
     AlertMetrics.register(metrics)

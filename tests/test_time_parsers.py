@@ -40,13 +40,13 @@ from tracereel._redact.secret_patterns import suspicious
 from tracereel._runtime import clock, sse_parser
 from tracereel._telemetry import redacted_spans
 from tracereel.cli import checks, export, terminal
-from tracereel.client import reading
-from tracereel.client.base import Asking
+from tracereel.client.sync import parse_replay
+from tracereel.client.transport import Transport
 from tracereel.integrations import _sse_frames
 from tracereel.integrations import google as google_integration
 from tracereel.providers import streams
 from tracereel.tape import codec_types, payloads
-from tracereel_collector.auth import administration, claims
+from tracereel_collector.auth import claims, keys
 from tracereel_collector.engine import refusals, request, statements
 from tracereel_collector.http import clickhouse, grpc_frames
 from tracereel_collector.http import sql as api_sql
@@ -59,7 +59,7 @@ from tracereel_collector.otlp_out.forward import target
 from tracereel_collector.query import cursor, diff, filters, window
 from tracereel_collector.query.jaeger import parameters, values
 from tracereel_collector.query.jaeger import reader as jaeger_reader
-from tracereel_collector.query.user_sql import catalogue, tree, words
+from tracereel_collector.query.user_sql import catalogue, statement_text, tree
 from tracereel_collector.queue import deleted, ledger, sessions, waiting
 from tracereel_collector.store import prices
 
@@ -116,7 +116,7 @@ NOT_CALLED = {
     "tracereel._export.span_exporter:set_global_provider": "sets OpenTelemetry's global provider",
     "tracereel.cli.progress:progress": "prints",
     "tracereel.cli.registry:load": "reads what is installed",
-    "tracereel.client.keeping:whole_file": "opens a file",
+    "tracereel.client.exports:whole_file": "opens a file",
     "tracereel.demo.orchestrator:_usual": "makes models of the demo",
     "tracereel.resilience:__getattr__": "imports",
     "tracereel.tape:__getattr__": "imports",
@@ -137,7 +137,7 @@ NOT_CALLED = {
 PRIVACY = Privacy(redaction.Redaction(), capture_content=True)
 REDACTOR = door.Redactor(CollectorRegistry())
 RULES = refusals.Rules(functions=frozenset(), engines=frozenset())
-CATALOGUE = catalogue.made_of(
+CATALOGUE = catalogue.build_catalogue(
     "t",
     tables=[("t", "events", "MergeTree"), ("t", "secrets", "MergeTree")],
     columns=[("events", "tenant")],
@@ -210,7 +210,7 @@ def encoded(text: str) -> bytes:
 def decide(text: str) -> object:
     statements._parsed_once.cache_clear()
     try:
-        return words.read(encoded(text), CATALOGUE)
+        return statement_text.read(encoded(text), CATALOGUE)
     finally:
         list(tree._nodes(text))
 
@@ -231,10 +231,10 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel.cli.checks:_other_variable": lambda t: checks._other_variable("A", t, {"B"}),
     "tracereel.cli.export:_Shown.write": lambda t: export._Shown(io.BytesIO()).write(encoded(t)),
     "tracereel.cli.terminal:Terminal.shown": lambda t: terminal.Terminal(unicode=False).shown(t),
-    "tracereel.client.base:Asking.document": lambda t: Asking.document(
-        object.__new__(Asking), encoded(t)
+    "tracereel.client.transport:Transport.document": lambda t: Transport.document(
+        object.__new__(Transport), encoded(t)
     ),
-    "tracereel.client.reading:parse_replay": lambda t: reading.parse_replay(encoded(t), "x"),
+    "tracereel.client.sync:parse_replay": lambda t: parse_replay(encoded(t), "x"),
     "tracereel.integrations._sse_frames:FrameReader._take": lambda t: (
         _sse_frames.FrameReader().read(t)
     ),
@@ -244,11 +244,9 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.http.clickhouse:clickhouse_error": lambda t: clickhouse.clickhouse_error(
         400, t, None, {}
     ),
-    "tracereel_collector.http.grpc_listener:_ClientSide.data_received": frames_of,
+    "tracereel_collector.http.grpc_listener:GrpcClient.data_received": frames_of,
     "tracereel_collector.http.sql:_read": lambda t: api_sql._read(encoded(t), "application/json"),
-    "tracereel_collector.auth.administration:parse_expiry": lambda t: administration.parse_expiry(
-        t, now_unix=0.0
-    ),
+    "tracereel_collector.auth.keys:parse_expiry": lambda t: keys.parse_expiry(t, now_unix=0.0),
     "tracereel_collector.auth.claims:check_request": lambda t: claims.check_request({}, t, "t"),
     "tracereel_collector.engine.request:_multipart": lambda t: request._multipart(
         "multipart/form-data; boundary=a", encoded(f'--a\r\nname="{t}"\r\n\r\n{t}\r\n--a')
@@ -339,11 +337,11 @@ ELSEWHERE = {
     "tracereel.providers.streams.base:StreamAdapter.process_bytes": "OpenAI text",
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
     "tracereel.tape.payloads:Payloads.put_text": "decodes JSON that was encoded here",
-    "tracereel_collector.http.otlp_grpc:GrpcDoor._admit": "an address that gRPC has written",
-    "tracereel_collector.http.jaeger:get_operations_of": "unquote of a path",
+    "tracereel_collector.http.otlp_grpc:GrpcServer._client": "an address that gRPC has written",
+    "tracereel_collector.http.jaeger:answers": "paths of our own routes",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",
-    "tracereel_collector.engine.compat:count_statements": "parsed by the engine",
+    "tracereel_collector.engine.execute:_SingleStatements.check": "parsed by the engine",
     "tracereel_collector.engine.lexer:_after_comment": "a statement",
     "tracereel_collector.engine.settings:EngineSettings.from_json": "written by the collector",
     "tracereel_collector.otlp_out.forward.forwarder:Forwarder.offer": "splits a header at commas",
@@ -356,9 +354,8 @@ ELSEWHERE = {
     "tracereel_collector.store.clickhouse:StoreAddress.parse": "a setting",
     "tracereel_collector.store.cluster:_on_cluster": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified_view": "statements of the schema",
-    "tracereel_collector.store.cluster:_suffix": "statements of the schema",
     "tracereel_collector.store.cluster:_qualified": "statements of the schema",
-    "tracereel_collector.store.copying:_count": "the engine's answer",
+    "tracereel_collector.store.tables:count": "the engine's answer",
 }
 
 

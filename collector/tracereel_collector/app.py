@@ -24,16 +24,14 @@ from tracereel_collector.ops.alerts.watch import Watcher
 from tracereel_collector.ops.alerts.webhook import Webhook
 from tracereel_collector.otlp_out.forward.forwarder import new_forwarder
 from tracereel_collector.otlp_out.forward.target import forward_target
-from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation
-from tracereel_collector.otlp_out.observe.observer import Observer
-from tracereel_collector.query.agents import AgentsLately
+from tracereel_collector.otlp_out.observe.observer import Observer, own_id_of, self_observation
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.queue import Ring
-from tracereel_collector.runtime.clock.metrics import ClockMetrics
 from tracereel_collector.runtime.clock.trusted import TICK_SECONDS
-from tracereel_collector.runtime.periodic_task import Rounds
+from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.runtime.tenant_shares import SharePolicy
 from tracereel_collector.runtime.wakeup_pipes import WakeupPipe, hurried
 from tracereel_collector.runtime.wakeup_pipes import listen as listen_to
@@ -60,6 +58,7 @@ from tracereel_collector.telemetry import (
 log = structlog.get_logger(__name__)
 
 FORWARD_STOP_SECONDS = 3.0
+_ENGINE_WARNINGS = ("engine.died", "engine.memory_above_limit", "engine.memory_reserve_taken")
 
 
 class Collector:
@@ -85,7 +84,7 @@ class Collector:
         self._writers = StoreWriters((settings.data_dir / QUEUE_FILE).parent)
         self._clock = clock_of(settings, is_owner=link is None)
         self._started.callback(self._clock.close)
-        self._gate = AccessGate.build(settings, self._registry, now_unix=self._clock.latest_unix)
+        self._gate = AccessGate(settings, self._registry, now_unix=self._clock.latest_unix)
         self._started.callback(self._gate.close)
         refused = ThrottleMetrics.register(self._registry).refused
         self._shares = SharePolicy(
@@ -95,11 +94,7 @@ class Collector:
         )
 
     def start(self) -> ASGIApp:
-        """Start all components and return the ASGI application.
-
-        Raises:
-            StartupError: a component cannot start; the message names the cause.
-        """
+        """Start all components and return the ASGI application."""
         if self._link is None:
             self.start_core(on_delivered=self._delivered.notify)
         else:
@@ -107,11 +102,7 @@ class Collector:
         return self._open_door()
 
     def start_core(self, *, on_delivered: Callable[[], None]) -> None:
-        """Start the components that exist once: engine, queue owner, delivery.
-
-        Raises:
-            StartupError: a component cannot start; the message names the cause.
-        """
+        """Start the components that exist once: engine, queue owner, delivery."""
         settings = self._settings
         self._start_clock()
         self._gate.check()
@@ -163,7 +154,7 @@ class Collector:
         if webhook is not None:
             watcher = Watcher(
                 queue,
-                AgentsLately(store),
+                Agents(store),
                 webhook,
                 every_seconds=settings.alert_seconds,
                 sent=AlertMetrics.register(self._registry).sent,
@@ -172,7 +163,7 @@ class Collector:
             watcher.start()
             self._started.callback(watcher.stop, timeout=1.0)
 
-    def heard(self, data: bytes) -> None:
+    def wake_delivery(self, data: bytes) -> None:
         """Wake up delivery after a worker appended to the queue."""
         self._queue.heard(hurried(data))
 
@@ -204,7 +195,6 @@ class Collector:
         self._shown.register(
             ScrapedMetrics(self._queue.counters, lambda: self._scraped(unpriced.calls()))
         )
-        self._shown.register(ClockMetrics(self._clock.status))
         self.parts = Parts(
             settings,
             gate=self._gate,
@@ -230,18 +220,17 @@ class Collector:
         self._started.close()
 
     def _start_clock(self) -> None:
-        rounds = Rounds("clock", self._clock.tick, every_seconds=TICK_SECONDS)
-        rounds.start()
-        self._started.callback(rounds.stop, timeout=1.0)
+        ticks = PeriodicTask("clock", self._clock.tick, every_seconds=TICK_SECONDS)
+        ticks.start()
+        self._started.callback(ticks.stop, timeout=1.0)
 
     def _observe_itself(self) -> None:
-        itself = self_observation(self._settings, self._registry)
-        if itself is not None:
-            itself.start()
+        self._observer = self_observation(self._settings, self._registry)
+        if self._observer is not None:
+            self._observer.start()
             self._started.callback(
-                itself.stop, timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds)
+                self._observer.stop, timeout=min(FORWARD_STOP_SECONDS, self._settings.stop_seconds)
             )
-            self._observer = itself.observer
 
     def _open_queue(self, ring: Ring | None = None) -> DurableQueue:
         self._queue = DurableQueue(
@@ -280,7 +269,7 @@ class Collector:
         return engine_address(self._engine)
 
     def _scraped(self, unpriced_calls: int) -> dict[str, float]:
-        pressure = self._queue.pressure()
+        pressure, clock = self._queue.pressure(), self._clock.status()
         return {
             "queue_pending_bytes": self._queue.pending_bytes,
             "queue_oldest_seconds": pressure.oldest_seconds,
@@ -291,6 +280,9 @@ class Collector:
             "engine_restarts": int(self.store_state().get("restarts", 0)),
             "session_user_mismatches": self._queue.session_mismatches(),
             "unpriced_model_calls": unpriced_calls,
+            "clock_jump_seconds": clock.jump_seconds,
+            "clock_held_seconds": clock.held_seconds,
+            "clock_corrections": clock.corrections,
         }
 
     def store_state(self) -> dict[str, Any]:
@@ -310,14 +302,8 @@ class Collector:
 
 def _log_engine_event(name: str, fields: Mapping[str, object]) -> None:
     """Log an engine event; planned starts and stops at debug level."""
-    levels = {
-        "engine.ready": log.debug,
-        "engine.stopped": log.debug,
-        "engine.died": log.warning,
-        "engine.memory_above_limit": log.warning,
-        "engine.memory_reserve_taken": log.warning,
-    }
-    levels.get(name, log.info)(name, **fields)
+    write = log.warning if name in _ENGINE_WARNINGS else log.info
+    (log.debug if name in ("engine.ready", "engine.stopped") else write)(name, **fields)
 
 
 def _read_state(file: Path) -> dict[str, Any]:

@@ -9,16 +9,19 @@ class CollectorError(Exception):
 
     status: int = 503
     code: str = "internal"
+    reason: str = ""
+    """Label of the metric of refused callers; empty for errors that it does not count."""
 
     def __init_subclass__(cls, *, status: int | None = None, code: str | None = None) -> None:
         super().__init_subclass__()
         cls.status = status or cls.status
         cls.code = code or cls.code
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, reason: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.reason = reason or self.reason
 
 
 class PermanentError(CollectorError):

@@ -68,7 +68,6 @@ class Receipt:
     duplicates: int
     first_sequence_number: int | None
     body_id: int | None
-    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

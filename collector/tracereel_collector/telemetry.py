@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,26 +24,25 @@ def _metric(
     kind: type[Counter | Gauge | Histogram], name: str, text: str, *labels: str, **options: Any
 ) -> Any:
     """Define one metric: type, name, help text, labels, and options such as buckets."""
-    make = partial(kind, f"tracereel_{name}", text, labels, **options)
-    return field(metadata={"make": make})
+    return partial(kind, f"tracereel_{name}", text, labels, **options)
 
 
 _counter = partial(_metric, Counter)
 
 
 class MetricGroup:
-    """A dataclass in which each field defines a metric: name, help text and labels."""
-
-    __slots__ = ()
+    """A class whose attributes define metrics: name, help text and labels."""
 
     @classmethod
     def register(cls, registry: CollectorRegistry) -> Self:
         """Create the metrics of the group in a registry."""
-        rows = fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
-        return cls(**{row.name: row.metadata["make"](registry=registry) for row in rows})
+        group = cls()
+        for name, make in vars(cls).items():
+            if isinstance(make, partial):
+                setattr(group, name, make(registry=registry))
+        return group
 
 
-@dataclass(frozen=True, slots=True)
 class AccessMetrics(MetricGroup):
     """Metrics of refused requests, connections ended early and lost audit lines."""
 
@@ -60,7 +59,6 @@ class AccessMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class DeliveryMetrics(MetricGroup):
     """Metrics of inserts into the store."""
 
@@ -88,7 +86,6 @@ class DeliveryMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class AlertMetrics(MetricGroup):
     """Metrics of notifications to the webhook."""
 
@@ -97,7 +94,6 @@ class AlertMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class ThrottleMetrics(MetricGroup):
     """Metrics of requests refused because a bounded resource was in use."""
 
@@ -109,7 +105,6 @@ class ThrottleMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class HttpMetrics(MetricGroup):
     """Metrics of HTTP requests."""
 
@@ -125,7 +120,6 @@ class HttpMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class OtlpMetrics(MetricGroup):
     """Metrics of OTLP records that were refused or changed."""
 
@@ -143,7 +137,6 @@ class OtlpMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class TailMetrics(MetricGroup):
     """Metrics of the live tail."""
 
@@ -157,7 +150,6 @@ class TailMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class ForwardMetrics(MetricGroup):
     """Metrics of copies forwarded to another endpoint."""
 
@@ -178,7 +170,6 @@ class ForwardMetrics(MetricGroup):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class RetentionMetrics(MetricGroup):
     """Metrics of rows deleted because of their age."""
 
@@ -194,7 +185,6 @@ SELF_HEADER = "x-tracereel-self"
 """Header of exports of a collector's own spans and log lines: identifies the collector."""
 
 
-@dataclass(frozen=True, slots=True)
 class SelfMetrics(MetricGroup):
     """Metrics of the export of the collector's own spans and log lines."""
 
@@ -231,6 +221,18 @@ SCRAPED: Final = {
     "session_user_mismatches": (
         CounterMetricFamily,
         "Events flagged session_user_mismatch; kept in the queue, so it survives restarts.",
+    ),
+    "clock_jump_seconds": (
+        GaugeMetricFamily,
+        "Wall clock minus trusted time while the wall clock is not believed, else 0.",
+    ),
+    "clock_held_seconds": (
+        GaugeMetricFamily,
+        "Uptime for which a jump that is not believed has held.",
+    ),
+    "clock_corrections": (
+        CounterMetricFamily,
+        "Jumps of the wall clock that were believed in the end.",
     ),
     # Without a model label, because `/metrics` is public.
     "unpriced_model_calls": (

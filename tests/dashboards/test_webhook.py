@@ -4,7 +4,7 @@ import clickhouse_connect
 import pytest
 
 from tests.support.waiting import wait_until
-from tracereel_collector.query.agents import AgentsLately
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
 
@@ -20,7 +20,7 @@ def address(stack):
 def test_agents_and_their_cost_are_read_from_the_store(address):
     store = ClickHouseStore(address, query_seconds=20, query_memory_bytes=1 << 30)
     try:
-        lately = AgentsLately(store)
+        lately = Agents(store)
 
         def seen():
             found = {each.agent: each for each in lately.health()}

@@ -13,7 +13,7 @@ import pytest
 from tests.support.collector import http
 from tests.support.contract import example
 from tests.support.waiting import wait_until
-from tracereel_collector.query.export import TABLES, Export, Wanted
+from tracereel_collector.query.export import TABLES, Export, ExportSelection
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_slices_are_bounded_and_lose_nothing(collector, agent, sql, rows, size):
     """Limited by rows and bytes; a row larger than a slice is its own slice."""
     store = Watched(sql)
     made = Export(store, slice_rows=rows, slice_bytes=size)
-    wanted = Wanted(trace_id="trc-exp-0")
+    wanted = ExportSelection(trace_id="trc-exp-0")
 
     written = list(made.ndjson("default", wanted))
     lines = b"".join(piece.data for piece in written).splitlines()

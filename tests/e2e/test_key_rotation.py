@@ -20,7 +20,7 @@ from tracereel._export.leftovers import ship_leftovers
 from tracereel._export.sender import Sender
 from tracereel._export.shipper import settle
 from tracereel._export.spool_reader import dead_emitters
-from tracereel_collector.auth.administration import Administration
+from tracereel_collector.auth.keystore import KeyStore
 
 ROTATIONS = 5
 SPOOLS_PER_KEY = 20
@@ -64,7 +64,7 @@ def new_key(collector, tenant):
 
 
 def revoke(collector, key):
-    Administration.of(collector.data_dir).revoke(key["id"], by="test")
+    KeyStore.of(collector.data_dir).revoke(key["id"], by="test")
     wait_until(lambda: status_of(collector, key) == 401, message="the key still works")
 
 

@@ -15,8 +15,8 @@ from tests.support.contract import example
 from tests.support.sse import EventStream
 from tests.support.two_tenants import Site
 from tests.support.waiting import wait_until
-from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.keys import parse_scopes
+from tracereel_collector.auth.keystore import KeyStore
 from tracereel_collector.http.streams import RECHECK_SECONDS, AdmittedStream, HeldStream, is_stream
 
 EVENTS, SIZE = 400, 60_000
@@ -53,7 +53,7 @@ def site(tmp_path_factory):
 
 
 def make_key(site, **options):
-    secret, key = Administration.of(site.collector.data_dir).create(
+    secret, key = KeyStore.of(site.collector.data_dir).create(
         tenant="alpha", scopes=parse_scopes("read"), by="test", **options
     )
     wait_until(
@@ -63,7 +63,7 @@ def make_key(site, **options):
 
 
 def revoke(site, key):
-    Administration.of(site.collector.data_dir).revoke(key.id, by="test")
+    KeyStore.of(site.collector.data_dir).revoke(key.id, by="test")
 
 
 def refusals(site, reason):

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 from tracereel_collector import telemetry
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.otlp_out.observe.build import own_id_of, self_observation, self_target
+from tracereel_collector.otlp_out.observe.observer import own_id_of, self_observation, self_target
 from tracereel_collector.store.sql import migrations
 
 EVENT = {
@@ -198,7 +198,7 @@ def test_partially_rejected_records_are_counted_as_refused(tmp_path):
         target.answers = Answers(refused=2)
         made = self_observation(settings(data_dir=tmp_path, self_to=target.url), registry)
         for _ in range(5):
-            made.observer.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
+            made.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
         made.start()
         made.stop(timeout=20)
 
@@ -221,7 +221,7 @@ def test_zero_sampling_share_makes_no_spans(tmp_path):
         registry,
     )
     for _ in range(5):
-        made.observer.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
+        made.request_done(method="GET", route="/", status=200, seconds=0, headers=[])
 
     assert list(made.exporter._waiting) == []
 

@@ -11,9 +11,9 @@ from tests.support.keys import make_key
 from tests.support.sql_positions import MARK, SEEDS, shape, variants
 from tests.support.two_tenants import Site
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.user_sql import tree, words
-from tracereel_collector.query.user_sql.catalogue import LISTINGS, PUBLIC, SYSTEM, Catalogues
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql import tree
+from tracereel_collector.query.user_sql.catalogue import LISTINGS, PUBLIC, SYSTEM, CatalogueCache
+from tracereel_collector.query.user_sql.statement_text import SqlRefusedError, read
 
 SECRET = "what-bravo-alone-knows"
 PATHS = ("/v1/sql", "/clickhouse")
@@ -57,7 +57,7 @@ def engine(site):
 
 @pytest.fixture(scope="module")
 def catalogue(engine):
-    return Catalogues("tracereel", lambda sql: engine.query(sql).result_rows).current()
+    return CatalogueCache("tracereel", lambda sql: engine.query(sql).result_rows).current()
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def is_text(statement):
 
 def guard(statement, shown, catalogue):
     """Run the checks that precede execution."""
-    said = words.read(statement.encode(), catalogue)
+    said = read(statement.encode(), catalogue)
     tree.check(shown, catalogue, subqueries=said.subqueries)
 
 
@@ -118,7 +118,7 @@ def test_every_denied_relation_is_refused_at_every_position(parsed, denied, cata
     assert len(denied) > 250
     for statement, name in itertools.product(named, denied):
         with pytest.raises((SqlRefusedError, BadRequestError)):
-            words.read(statement.replace(f"`{MARK}`", MARK).replace(MARK, name).encode(), catalogue)
+            read(statement.replace(f"`{MARK}`", MARK).replace(MARK, name).encode(), catalogue)
 
 
 def test_the_tree_alone_refuses_every_denied_relation(parsed, denied, catalogue):

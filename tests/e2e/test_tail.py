@@ -12,7 +12,7 @@ from tests.support.contract import EXAMPLES
 from tests.support.keys import make_key
 from tests.support.sse import EventStream
 from tests.support.waiting import wait_until
-from tracereel_collector.auth.administration import Administration
+from tracereel_collector.auth.keystore import KeyStore
 
 ACME, OTHER = {"x-api-key": "the-key-of-tenant-acme"}, {"x-api-key": "the-key-of-tenant-other"}
 STREAMS = 6
@@ -302,7 +302,7 @@ def test_a_revoked_key_ends_its_stream(watched, trace_id):
 
     # A new key is accepted by every worker within a second.
     with wait_until(lambda: opened(watched, {"x-api-key": made["key"]})) as stream:
-        Administration.of(watched.data_dir).revoke(made["id"], by="test")
+        KeyStore.of(watched.data_dir).revoke(made["id"], by="test")
         wait_until(lambda: stream.ended)
 
     assert stream.messages[-1].name == "end"

@@ -98,11 +98,11 @@ def test_a_store_of_another_development_version_is_refused_in_one_line_and_not_t
 def test_a_queue_of_a_newer_version_is_refused_in_one_line(data_dir):
     path = data_dir / "queue" / "queue.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as queue:
-        queue.execute("UPDATE meta SET value = 3 WHERE key = 'schema'")
+        queue.execute("UPDATE meta SET value = 4 WHERE key = 'schema'")
 
     status, said = refused(data_dir)
 
     assert status == 2
     assert len(said.splitlines()) == 1
-    assert "has schema 3, this version of tracereel reads 2" in said
+    assert "has schema 4, this version of tracereel reads 3" in said
     assert "start the version that wrote it" in said

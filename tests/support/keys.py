@@ -3,15 +3,15 @@
 import subprocess
 import sys
 
-from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.keys import parse_scopes
+from tracereel_collector.auth.keystore import KeyStore
 
 
 def make_key(data_dir, *, tenant="default", scope="write,read"):
     """Create a key; return the secret `key` and its stored fields."""
-    administration = Administration.of(data_dir)
-    secret, key = administration.create(tenant=tenant, scopes=parse_scopes(scope), by="test")
-    return {"key": secret, **administration.described(key)}
+    store = KeyStore.of(data_dir)
+    secret, key = store.create(tenant=tenant, scopes=parse_scopes(scope), by="test")
+    return {"key": secret, **store.document(key)}
 
 
 def secret_of(key):

@@ -50,17 +50,17 @@ def record(folder, rounds=6):
 @contextmanager
 def _folder_syncs(disk):
     """Log the queue's own sync of its directory, which bypasses SQLite."""
-    original = database._sync_directory
+    original = database.sync
 
     def noting(folder):
         original(folder)
         disk.log.append(("folder", folder.name))
 
-    database._sync_directory = noting
+    database.sync = noting
     try:
         yield
     finally:
-        database._sync_directory = original
+        database.sync = original
 
 
 def check(log, cut, rnd, folder):

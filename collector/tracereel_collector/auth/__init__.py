@@ -1,7 +1,7 @@
 """Authentication and authorisation: keys, scopes, tenants, limits and the audit log.
 
-    keys         key format, scopes and the stored record of a key
-    keystore     keys in the data directory (SQLite)
+    keys         key format, scopes, expiry and the record of a key
+    keystore     creation, revocation and list of the keys in the data directory (SQLite)
     keyring      lookup of a request's key among static and stored keys
     sessions     login sessions of the page (SQLite)
     browsers     public address, session cookie, and web origins that may call

@@ -29,6 +29,8 @@ MAX_ORIGIN: Final = 512
 class OriginRefusedError(ForbiddenError, code="origin_not_allowed"):
     """The request comes from a web page of another site."""
 
+    reason = "origin"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicUrl:

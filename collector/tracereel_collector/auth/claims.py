@@ -27,6 +27,8 @@ HINT: Final = "leave the tenant out: it is the key's"
 class TenantClaimedError(ForbiddenError, code="tenant_mismatch"):
     """The request names another tenant than its key's."""
 
+    reason = "tenant"
+
 
 def refusal(where: str, claimed: object, tenant: str) -> str:
     """Return why a tenant name is refused."""

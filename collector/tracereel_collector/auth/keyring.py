@@ -9,11 +9,9 @@ from typing import Final
 
 from tracereel_collector.auth.keys import (
     DEFAULT_TENANT,
-    GRANTABLE,
     MAX_KEY_CHARS,
     ORDINARY,
     Key,
-    KeyScope,
     check_tenant,
     digest_of,
     id_in,
@@ -24,8 +22,9 @@ from tracereel_collector.errors import BadRequestError, StartupError
 
 MIN_KEY_CHARS: Final = 20
 _KEY: Final = re.compile(r"[!-~]+")
-_NO_DIGEST: Final = bytes(32)
-NO_KEY: Final = "none"
+_NO_KEY: Final = Key(id="", tenant="", scopes=frozenset(), digest=bytes(32))
+"""Compared with keys whose id is unknown."""
+NO_FINGERPRINT: Final = "none"
 """Fingerprint of requests without a key."""
 
 
@@ -48,29 +47,9 @@ def key_in(headers: Mapping[str, str]) -> str:
     return key
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Owner and scopes of a key; `state` is `active`, `expired` or `revoked`."""
-
-    key_id: str
-    tenant: str
-    scopes: frozenset[KeyScope]
-    state: str = "active"
-
-
-OPEN: Final = Identity("", DEFAULT_TENANT, ORDINARY)
-"""Identity of local requests while no key was ever created."""
-OPEN_ADMIN: Final = Identity("", DEFAULT_TENANT, GRANTABLE)
-"""The same with administration allowed by the operator."""
-
-
-def read_static_keys(pairs: str) -> dict[str, Identity]:
-    """Read `tenant:key` and `tenant/scopes:key` entries, separated by commas.
-
-    Raises:
-        StartupError: an entry is malformed, or its key is too short.
-    """
-    found: dict[str, Identity] = {}
+def read_static_keys(pairs: str) -> dict[str, Key]:
+    """Read `tenant:key` and `tenant/scopes:key` entries, separated by commas."""
+    found: dict[str, Key] = {}
     for position, pair in enumerate(filter(None, (part.strip() for part in pairs.split(","))), 1):
         entry = f"TRACEREEL_API_KEYS: entry {position}"
         owner, _, key = pair.partition(":")
@@ -88,7 +67,12 @@ def read_static_keys(pairs: str) -> dict[str, Identity]:
         try:
             granted = parse_scopes(scopes.replace("+", ",")) if slash else ORDINARY
             # Named by position: the digest of a weak key could be attacked offline.
-            found[key] = Identity(f"static-{position}", check_tenant(tenant), granted)
+            found[key] = Key(
+                id=f"static-{position}",
+                tenant=check_tenant(tenant),
+                scopes=granted,
+                digest=digest_of(key),
+            )
         except BadRequestError as error:
             raise StartupError(f"{entry}: {error.message}") from error
         if not granted <= ORDINARY:
@@ -100,80 +84,59 @@ def read_static_keys(pairs: str) -> dict[str, Identity]:
     return found
 
 
-def parse_static(pairs: str) -> dict[bytes, Identity]:
-    """Read static keys, by digest."""
-    return {digest_of(key): identity for key, identity in read_static_keys(pairs).items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Keyring:
     """Immutable set of all keys; replaced when one is created or revoked."""
 
-    static: Mapping[bytes, Identity] = field(default_factory=dict)
+    static: tuple[Key, ...] = ()
     stored: Mapping[str, Key] = field(default_factory=dict)
     needed: bool = False
+
+    @property
+    def all(self) -> list[Key]:
+        """All keys, also expired and revoked ones."""
+        return [*self.static, *self.stored.values()]
 
     @property
     def open(self) -> bool:
         """Whether no key was ever created; revoking the last one does not open access."""
         return not (self.needed or self.static or self.stored)
 
-    def has_active(self, now_unix: float) -> bool:
-        """Return whether any key is active."""
-        return bool(self.static) or any(
-            key.state(now_unix) == "active" for key in self.stored.values()
-        )
+    def active_tenants(self, now_unix: float) -> set[str]:
+        """Return the tenants that have an active key."""
+        return {key.tenant for key in self.all if key.state(now_unix) == "active"}
 
-    def has_several_tenants(self, now_unix: float) -> bool:
-        """Return whether several tenants have an active key."""
-        tenants = {identity.tenant for identity in self.static.values()}
-        tenants |= {key.tenant for key in self.stored.values() if key.state(now_unix) == "active"}
-        return len(tenants) > 1
-
-    def identify(self, key: str, now_unix: float) -> Identity | None:
-        """Return the owner of a key; None if it is unknown.
+    def identify(self, secret: str) -> Key | None:
+        """Return the record of a key; None if it is unknown.
 
         The id in a key is public and selects the digest to compare with. An unknown id is compared with
         a dummy digest, and static keys are all compared, so that timing reveals nothing.
         """
-        if len(key) > MAX_KEY_CHARS:
+        if len(secret) > MAX_KEY_CHARS:
             return None
-        given = digest_of(key)
-        candidate = self.stored.get(id_in(key))
-        found: Identity | None = None
-        if hmac.compare_digest(candidate.digest if candidate else _NO_DIGEST, given) and candidate:
-            found = Identity(
-                candidate.id, candidate.tenant, candidate.scopes, candidate.state(now_unix)
-            )
-        for digest, identity in self.static.items():
-            if hmac.compare_digest(digest, given):
-                found = identity
-        return found
+        given = digest_of(secret)
+        keys = self._candidates(id_in(secret))
+        found = [key for key in keys if hmac.compare_digest(key.digest, given) and key.id]
+        return found[0] if found else None
+
+    def identify_session(self, session: LoginSession, token: str) -> Key | None:
+        """Return the key of a session; None if it does not exist any more."""
+        for key in self._candidates(session.key_id):
+            if key.id == session.key_id and session.belongs_to(token, key.digest):
+                return key
+        return None
+
+    def _candidates(self, key_id: str) -> list[Key]:
+        return [*self.static, self.stored.get(key_id, _NO_KEY)]
 
     def state_of(self, fingerprint: str, *, tenant: str, now_unix: float) -> str:
         """Return the state of a tenant's key by its fingerprint, or `unknown`."""
         if self.open:
             return "active"
-        if fingerprint == NO_KEY:
+        if fingerprint == NO_FINGERPRINT:
             # Without keys all data belonged to the default tenant, which now needs a key.
             return "revoked" if tenant == DEFAULT_TENANT else "unknown"
-        for digest, identity in self.static.items():
-            if identity.tenant == tenant and digest.hex().startswith(fingerprint):
-                return "active"
-        for key in self.stored.values():
+        for key in self.all:
             if key.tenant == tenant and key.digest.hex().startswith(fingerprint):
                 return key.state(now_unix)
         return "unknown"
-
-    def identify_session(
-        self, session: LoginSession, token: str, now_unix: float
-    ) -> Identity | None:
-        """Return the identity of a session with the key's current scopes; None without its key."""
-        key = self.stored.get(session.key_id)
-        if key is not None:
-            known = Identity(key.id, key.tenant, key.scopes, key.state(now_unix))
-            return known if session.belongs_to(token, key.digest) else None
-        for digest, identity in self.static.items():
-            if identity.key_id == session.key_id and session.belongs_to(token, digest):
-                return identity
-        return None

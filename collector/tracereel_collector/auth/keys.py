@@ -1,9 +1,10 @@
-"""Key format (`trk_<id>_<secret>`), scopes, and the stored record of a key."""
+"""Key format (`trk_<id>_<secret>`), scopes, expiry, and the record of a key."""
 
 import hashlib
 import re
 import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
@@ -18,6 +19,9 @@ DEFAULT_TENANT: Final = "default"
 TENANT_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY: Final = re.compile(r"trk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 MAX_NAME: Final = 100
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 class KeyScope(StrEnum):
@@ -36,14 +40,14 @@ ORDINARY: Final = frozenset({KeyScope.WRITE, KeyScope.READ})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """Stored record of a key, without its secret."""
+    """Record of a key, without its secret."""
 
     id: str
     tenant: str
-    name: str
     scopes: frozenset[KeyScope]
     digest: bytes
-    created_unix: int
+    name: str = ""
+    created_unix: int = 0
     expires_unix: int | None = None
     revoked_unix: int | None = None
 
@@ -51,11 +55,8 @@ class Key:
         """Return `active`, `expired` or `revoked`."""
         if self.revoked_unix is not None:
             return "revoked"
-        return (
-            "expired"
-            if self.expires_unix is not None and now_unix >= self.expires_unix
-            else "active"
-        )
+        is_expired = self.expires_unix is not None and now_unix >= self.expires_unix
+        return "expired" if is_expired else "active"
 
 
 def digest_of(key: str) -> bytes:
@@ -108,3 +109,18 @@ def check_name(name: str) -> str:
             f"name is {name[:120]!r}; expected at most {MAX_NAME} printable characters"
         )
     return name
+
+
+def parse_expiry(text: str, *, now_unix: float) -> int:
+    """Parse `90d`, `12h`, or an ISO date or time into Unix seconds."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is not None:
+        return int(now_unix) + int(found.group(1)) * _SECONDS[found.group(2)]
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise BadRequestError(
+            f"expires is {text[:40]!r}; expected a duration such as 90d or 12h, or 2027-01-31"
+        ) from error
+    return int(min(seconds, _LATEST))

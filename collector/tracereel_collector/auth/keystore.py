@@ -1,4 +1,7 @@
-"""Keys of a data directory: a small SQLite file shared by the CLI and all workers."""
+"""Keys of a data directory: a small SQLite file shared by the CLI and all workers.
+
+Creation and revocation are in the audit log before they take effect.
+"""
 
 import sqlite3
 import threading
@@ -6,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
+from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.auth.keys import (
     Key,
     KeyScope,
@@ -17,13 +22,15 @@ from tracereel_collector.auth.keys import (
     check_tenant,
     digest_of,
     new_key,
+    parse_expiry,
 )
-from tracereel_collector.auth.shared_file import create_private
+from tracereel_collector.auth.shared_file import connect_durably, create_private
 from tracereel_collector.errors import (
     BadRequestError,
     ServiceUnavailableError,
     UnknownResourceError,
 )
+from tracereel_collector.runtime.clock import TrustedClock
 
 FILE: Final = "keys.sqlite"
 MAX_KEYS: Final = 10_000
@@ -44,12 +51,24 @@ class KeysUnreadableError(ServiceUnavailableError, code="keys_unreadable"):
 class KeyStore:
     """Creates, lists and revokes keys; safe across threads and processes."""
 
-    def __init__(self, path: Path, *, now_unix: Callable[[], float] = time.time) -> None:
-        self._path = path
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        audit: AuditLog | None = None,
+        now_unix: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = data_dir / FILE
+        self._audit = audit or AuditLog(data_dir / "audit")
         self._now = now_unix
         self._lock = threading.Lock()
         self._watching: sqlite3.Connection | None = None
         self._listed: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, data_dir: Path) -> Self:
+        """Return the keys of a data directory, dated by its trusted clock."""
+        return cls(data_dir, now_unix=TrustedClock(data_dir).latest_unix)
 
     def create(
         self,
@@ -57,17 +76,16 @@ class KeyStore:
         tenant: str,
         scopes: frozenset[KeyScope],
         name: str = "",
-        expires_unix: int | None = None,
-        on_made: Callable[[Key], None] = lambda _: None,
+        expires: str | None = None,
+        by: str,
     ) -> tuple[str, Key]:
         """Create a key; return the secret, which is not stored, and its record.
-
-        `on_made` runs inside the transaction: if it fails, the key is not created.
 
         Raises:
             BadRequestError: the tenant, name or expiry is invalid, or there are too many keys.
         """
         now = int(self._now())
+        expires_unix = parse_expiry(expires, now_unix=now) if expires else None
         if expires_unix is not None and expires_unix <= now:
             raise BadRequestError("the key would have expired already; expected a time to come")
         secret, key_id = new_key()
@@ -98,21 +116,11 @@ class KeyStore:
                     *(key.digest, key.created_unix, key.expires_unix),
                 ),
             )
-            on_made(key)
+            self._record("key.created", key, by)  # if it fails, the key is not created
         return secret, key
 
-    def revoke(
-        self,
-        key_id: str,
-        *,
-        tenant: str | None = None,
-        on_revoked: Callable[[Key], None] = lambda _: None,
-    ) -> Key:
-        """Revoke a key permanently; keys of other tenants than `tenant` are not found.
-
-        Raises:
-            UnknownResourceError: there is no such key.
-        """
+    def revoke(self, key_id: str, *, tenant: str | None = None, by: str) -> Key:
+        """Revoke a key permanently; keys of other tenants than `tenant` are not found."""
         with self._writing() as connection:
             key = next((key for key in _rows(connection) if key.id == key_id), None)
             if key is None or tenant not in (None, key.tenant):
@@ -124,22 +132,31 @@ class KeyStore:
                 connection.execute(
                     "UPDATE keys SET revoked_unix=? WHERE id=?", (key.revoked_unix, key_id)
                 )
-                on_revoked(key)
+                self._record("key.revoked", key, by)
             return key
 
-    def list(self) -> list[Key]:
-        """List all keys, oldest first; empty if none was ever created.
+    def document(self, key: Key) -> dict[str, Any]:
+        """Return a key's public fields and current state."""
+        return {
+            "id": key.id,
+            "tenant": key.tenant,
+            "name": key.name,
+            "scopes": sorted(key.scopes),
+            "state": key.state(self._now()),
+            "created": _moment(key.created_unix),
+            "expires": _moment(key.expires_unix),
+            "revoked": _moment(key.revoked_unix),
+        }
 
-        Raises:
-            KeysUnreadableError: the file exists but cannot be read.
-        """
+    def list(self, *, tenant: str | None = None) -> list[Key]:
+        """List all keys or those of a tenant, oldest first; empty if none was ever created."""
         with self._reading():
             try:
                 self._path.stat()
             except FileNotFoundError:
                 return []
-            with closing(self._connect()) as connection:
-                return _rows(connection)
+            with closing(connect_durably(self._path, timeout=5)) as connection:
+                return [key for key in _rows(connection) if tenant in (None, key.tenant)]
 
     def list_if_changed(self) -> Sequence[Key] | None:
         """List all keys if the file changed since this last listed them, else return None.
@@ -166,6 +183,10 @@ class KeyStore:
         with self._lock:
             self._stop_watching()
 
+    def _record(self, event: str, key: Key, by: str) -> None:
+        scopes = sorted(key.scopes)
+        self._audit.act(event, key=key.id, tenant=key.tenant, name=key.name, scopes=scopes, by=by)
+
     def _version(self) -> tuple[int, int]:
         """Return the inode of the file and the version of its content."""
         try:
@@ -176,7 +197,7 @@ class KeyStore:
             return _NO_FILE
         if self._watching is None or self._listed is None or self._listed[0] != inode:
             self._stop_watching()
-            self._watching = self._connect()
+            self._watching = connect_durably(self._path, timeout=5)
         return (inode, self._watching.execute("PRAGMA data_version").fetchone()[0])
 
     def _stop_watching(self) -> None:
@@ -184,14 +205,6 @@ class KeyStore:
             self._watching.close()
         self._watching = None
         self._listed = None  # versions of two connections cannot be compared
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, timeout=5
-        )
-        # EXTRA also syncs the directory, so that a power failure cannot undo a revocation.
-        connection.execute("PRAGMA synchronous=EXTRA")
-        return connection
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -204,7 +217,7 @@ class KeyStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         try:
             create_private(self._path)
-            connection = self._connect()
+            connection = connect_durably(self._path, timeout=5)
         except (OSError, sqlite3.Error) as error:
             raise KeysUnreadableError(f"{self._path} cannot be written: {error}") from error
         try:
@@ -226,3 +239,7 @@ def _rows(connection: sqlite3.Connection) -> list[Key]:
         Key(**{**row, "scopes": frozenset(map(KeyScope, row["scopes"].split(",")))})
         for row in connection.execute(_SELECT)
     ]
+
+
+def _moment(seconds: int | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

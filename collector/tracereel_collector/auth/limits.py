@@ -32,8 +32,10 @@ _COLUMNS: Final = "key TEXT, unit TEXT, level REAL, at REAL, PRIMARY KEY (key, u
 class RateLimitedError(ThrottledError, code="rate_limited"):
     """The key has exceeded its rate limit."""
 
-    def __init__(self, message: str, *, wait_seconds: float, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    reason = "rate"
+
+    def __init__(self, message: str, *, wait_seconds: float, **options: str | None) -> None:
+        super().__init__(message, **options)
         self.retry_after_seconds = max(1, min(MAX_WAIT_SECONDS, math.ceil(wait_seconds)))
 
 

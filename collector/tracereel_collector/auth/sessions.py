@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tracereel_collector.auth.shared_file import create_private
+from tracereel_collector.auth.shared_file import connect_durably, create_private
 from tracereel_collector.errors import ServiceUnavailableError
 
 FILE: Final = "sessions.sqlite"
@@ -105,11 +105,7 @@ class SessionStore:
         try:
             if create:
                 create_private(self._path)
-            with closing(
-                sqlite3.connect(self._path, isolation_level=None, timeout=2)
-            ) as connection:
-                # EXTRA also syncs the directory, so that a power failure cannot undo a logout.
-                connection.execute("PRAGMA synchronous=EXTRA")
+            with closing(connect_durably(self._path, timeout=2)) as connection:
                 yield connection
         except (OSError, sqlite3.Error) as error:
             raise SessionsUnreadableError(

@@ -27,6 +27,15 @@ def create_private(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
+def connect_durably(path: Path, *, timeout: float) -> sqlite3.Connection:
+    """Open a database in autocommit mode whose commits a power failure cannot undo."""
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=timeout
+    )
+    connection.execute("PRAGMA synchronous=EXTRA")  # also syncs the directory
+    return connection
+
+
 class SharedFile:
     """Thread-safe executor of single statements on one table; in memory without a path."""
 

@@ -1,12 +1,10 @@
 """`tracereel backup` and `tracereel restore`: consistent copy of a data directory."""
 
 import argparse
-import os
 import re
 from pathlib import Path
 
-from tracereel.cli.command import Command
-from tracereel_collector.commands.reporting import reported
+from tracereel_collector.commands.reporting import command, settings_of
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.ops.backup.restore import restore_backup
@@ -17,8 +15,7 @@ WAIT_SECONDS = 60.0
 _PLACE = re.compile(r"(Disk|File|S3|AzureBlobStorage)\([^()`;]*\)")
 
 
-def configure_backup(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `backup`."""
+def _configure_backup(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="where to; made if absent")
     parser.add_argument("--data-dir", type=Path, help="data directory of the collector")
     parser.add_argument("--store", help="the server, where the collector uses one")
@@ -36,18 +33,15 @@ def configure_backup(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def configure_restore(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `restore`."""
+def _configure_restore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="what `backup` made")
     parser.add_argument("--data-dir", type=Path, help="the new data directory; empty or absent")
     parser.add_argument("--store", help="the server, where the backup is of one")
 
 
-@reported("backup")
-def run_backup(args: argparse.Namespace) -> int:
-    """Make a backup; return 0 when it is complete."""
+def _run_backup(args: argparse.Namespace) -> int:
     make_files_private()
-    settings = _settings(args)
+    settings = settings_of(args)
     _check_place(settings, args.server_to)
     made = make_backup(
         settings, args.directory, wait_seconds=args.wait, server_place=args.server_to, say=_say
@@ -61,11 +55,9 @@ def run_backup(args: argparse.Namespace) -> int:
     return 0
 
 
-@reported("restore")
-def run_restore(args: argparse.Namespace) -> int:
-    """Create a data directory from a backup; return 0 when it is usable."""
+def _run_restore(args: argparse.Namespace) -> int:
     make_files_private()
-    settings = _settings(args)
+    settings = settings_of(args)
     try:
         made = restore_backup(settings, args.directory, say=_say)
     except OSError as error:
@@ -76,10 +68,6 @@ def run_restore(args: argparse.Namespace) -> int:
         f" tracereel serve --data-dir {settings.data_dir}"
     )
     return 0
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    return Settings.load({"data_dir": args.data_dir, "store": args.store}, os.environ)
 
 
 def _check_place(settings: Settings, place: str | None) -> None:
@@ -98,7 +86,9 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-BACKUP = Command("backup", "save queue, store and keys of one moment", configure_backup, run_backup)
-RESTORE = Command(
-    "restore", "make a data directory out of a backup", configure_restore, run_restore
+BACKUP = command(
+    "backup", "save queue, store and keys of one moment", _configure_backup, _run_backup
+)
+RESTORE = command(
+    "restore", "make a data directory out of a backup", _configure_restore, _run_restore
 )

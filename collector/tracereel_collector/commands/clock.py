@@ -2,12 +2,9 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 
-from tracereel.cli.command import Command
-from tracereel_collector.commands.reporting import reported, require_data_dir
-from tracereel_collector.config import Settings
+from tracereel_collector.commands.reporting import command, settings_of
 from tracereel_collector.errors import StartupError
 from tracereel_collector.runtime.clock.state import HOLD_NANO, SECOND
 from tracereel_collector.runtime.clock.trusted import HINT, ClockStatus
@@ -17,8 +14,7 @@ HOLD_HOURS = HOLD_NANO // (3600 * SECOND)
 EXIT_NOT_BELIEVED = 1
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confirm", action="store_true", help="believe the wall clock as it is now"
     )
@@ -26,11 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
-@reported("clock")
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Show or confirm the clock; return 0 if the wall clock is trusted, else 1."""
-    settings = Settings.load({"data_dir": args.data_dir}, os.environ)
-    require_data_dir(settings)
+    settings = settings_of(args, must_exist=True)
     try:
         clock = clock_of(settings)
         is_news = clock.confirm() if args.confirm else False
@@ -59,6 +53,6 @@ def _show(status: ClockStatus, *, confirmed: bool) -> None:
         print(HINT)
 
 
-COMMAND = Command(
-    "clock", "show the trusted clock, or confirm a jump of the wall clock", configure, run
+COMMAND = command(
+    "clock", "show the trusted clock, or confirm a jump of the wall clock", _configure, _run
 )

@@ -3,16 +3,13 @@
 import argparse
 import getpass
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from tracereel.cli.command import Command
-from tracereel_collector.auth.administration import Administration
 from tracereel_collector.auth.keys import DEFAULT_TENANT, Key, parse_scopes
-from tracereel_collector.commands.reporting import reported, require_data_dir
-from tracereel_collector.config import Settings
+from tracereel_collector.auth.keystore import KeyStore
+from tracereel_collector.commands.reporting import command, settings_of
 from tracereel_collector.runtime.permissions import make_files_private
 
 
@@ -34,17 +31,15 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
-@reported("keys")
 def _run(args: argparse.Namespace) -> int:
     make_files_private()
-    settings = Settings.load({"data_dir": args.data_dir}, os.environ)
-    if args.action != "create":
-        require_data_dir(settings)  # an empty list would look like a collector without keys
-    return _ACTIONS[args.action](Administration.of(settings.data_dir), args)
+    # An empty list of a missing directory would look like a collector without keys.
+    settings = settings_of(args, must_exist=args.action != "create")
+    return _ACTIONS[args.action](KeyStore.of(settings.data_dir), args)
 
 
-def _create(administration: Administration, args: argparse.Namespace) -> int:
-    secret, key = administration.create(
+def _create(store: KeyStore, args: argparse.Namespace) -> int:
+    secret, key = store.create(
         tenant=args.tenant,
         scopes=parse_scopes(args.scope),
         name=args.name,
@@ -52,7 +47,7 @@ def _create(administration: Administration, args: argparse.Namespace) -> int:
         by=_who(),
     )
     if args.json:
-        print(json.dumps({"key": secret, **administration.described(key)}))
+        print(json.dumps({"key": secret, **store.document(key)}))
     else:
         # Only the key goes to stdout, so that scripts can capture it.
         print(secret)
@@ -64,25 +59,25 @@ def _create(administration: Administration, args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(administration: Administration, args: argparse.Namespace) -> int:
-    keys = administration.list(tenant=args.tenant)
+def _list(store: KeyStore, args: argparse.Namespace) -> int:
+    keys = store.list(tenant=args.tenant)
     if args.json:
-        print(json.dumps([administration.described(key) for key in keys]))
+        print(json.dumps([store.document(key) for key in keys]))
     else:
-        _table(administration, keys)
+        _table(store, keys)
     return 0
 
 
-def _revoke(administration: Administration, args: argparse.Namespace) -> int:
-    key = administration.revoke(args.id, by=_who())
-    print(json.dumps(administration.described(key)) if args.json else f"key {key.id} is revoked")
+def _revoke(store: KeyStore, args: argparse.Namespace) -> int:
+    key = store.revoke(args.id, by=_who())
+    print(json.dumps(store.document(key)) if args.json else f"key {key.id} is revoked")
     return 0
 
 
-def _table(administration: Administration, keys: list[Key]) -> None:
+def _table(store: KeyStore, keys: list[Key]) -> None:
     columns = ("id", "tenant", "scopes", "state", "created", "expires", "name")
     rows: list[dict[str, Any]] = [
-        {**administration.described(key), "scopes": ",".join(sorted(key.scopes))} for key in keys
+        {**store.document(key), "scopes": ",".join(sorted(key.scopes))} for key in keys
     ]
     texts = [[str(row[column] or "-") for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
@@ -100,4 +95,4 @@ def _who() -> str:
 
 _ACTIONS = {"create": _create, "list": _list, "revoke": _revoke}
 
-COMMAND = Command("keys", "make, list and revoke API keys", _configure, _run)
+COMMAND = command("keys", "make, list and revoke API keys", _configure, _run)

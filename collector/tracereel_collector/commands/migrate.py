@@ -1,14 +1,12 @@
 """`tracereel migrate-store`: copy an embedded store into a ClickHouse server."""
 
 import argparse
-import os
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from tracereel.cli.command import Command
 from tracereel.cli.progress import progress
-from tracereel_collector.commands.reporting import reported
+from tracereel_collector.commands.reporting import command, settings_of
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.runtime.permissions import make_files_private
@@ -20,8 +18,7 @@ from tracereel_collector.store.copying import StoreCopy
 _SCHEMES = {"http": "clickhouse", "https": "clickhouses"}
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         required=True,
@@ -31,11 +28,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, help="data directory of the stopped collector")
 
 
-@reported("migrate-store")
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Copy and compare the tables; return 0 when the server has all rows."""
     make_files_private()
-    counted = _copied(Settings.load({"data_dir": args.data_dir}, os.environ), args.to)
+    counted = _copied(settings_of(args), args.to)
     for table, (there, _) in counted.items():
         if there:
             print(f"{table:40} {there:>15,}")
@@ -70,6 +66,6 @@ def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
                 return StoreCopy(source, target, tell=shown.update).run()
 
 
-COMMAND = Command(
-    "migrate-store", "copy the embedded store into a ClickHouse server", configure, run
+COMMAND = command(
+    "migrate-store", "copy the embedded store into a ClickHouse server", _configure, _run
 )

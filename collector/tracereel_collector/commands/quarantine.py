@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, failed, with_client
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
@@ -16,15 +16,14 @@ PATH = "/v1/quarantine"
 PAGE = 1000
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb, the entry id and the connection options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=["list", "show", "retry", "drop"])
     parser.add_argument("id", nargs="?", help="an entry's id, or 'all' to retry or drop everything")
     connection.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Run the verb; return 0 on success, 1 if the entry does not exist, 2 after an error."""
     every = args.id == "all" and args.verb in ("retry", "drop")
     if args.verb != "list" and not every and not (args.id or "").isdecimal():
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         message = f"{args.verb} needs the id of an entry{all_of_them}{came}; see: tracereel quarantine list"
         return failed("quarantine", message, EXIT_NO_ANSWER)
     does = {"list": _list, "show": _show, "retry": _each, "drop": _each}[args.verb]
-    return asked(args, lambda client, _: does(args, client))
+    return with_client(args, lambda client, _: does(args, client))
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
@@ -70,13 +69,13 @@ def _each(args: argparse.Namespace, client: Client) -> int:
     for entry_id in ids:
         path = f"{PATH}/{entry_id}"
         answer = (
-            client.transport.ask("POST", f"{path}/retry")
+            client.ask("POST", f"{path}/retry")
             if args.verb == "retry"
-            else client.transport.ask("DELETE", path)
+            else client.ask("DELETE", path)
         )
         if everything and answer.status == HTTPStatus.NOT_FOUND:
             continue  # gone since it was listed
-        client.transport.refuse_failure(answer)
+        client.refuse_failure(answer)
         done += 1
     print(f"{done} {'queued for delivery' if args.verb == 'retry' else 'dropped'}")
     return 0
@@ -92,4 +91,4 @@ def _entries(client: Client) -> Iterator[dict[str, Any]]:
             return
 
 
-COMMAND = Command("quarantine", "list, show, retry or drop quarantined records", configure, run)
+COMMAND = Command("quarantine", "list, show, retry or drop quarantined records", _configure, _run)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, asked, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, failed, with_client
 from tracereel.cli.command import Command
 from tracereel.cli.terminal import clean
 from tracereel.client import Client
@@ -14,15 +14,14 @@ from tracereel.client import Client
 PATH = "/v1/retention"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb, the days and the connection options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", nargs="?", default="show", choices=["show", "set", "unset"])
     parser.add_argument("days", nargs="?", metavar="DAYS", help="how many, or 'forever'")
     connection.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Run the verb; return 0 on success, 2 after an error."""
     problem = None
     if args.verb != "set" and args.days is not None:
@@ -32,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         problem = f"set needs a number of days, or 'forever'; got {came}"
     if problem is not None:
         return failed("retention", problem, EXIT_NO_ANSWER)
-    return asked(args, lambda client, _: _show(args, _answer(args, client)))
+    return with_client(args, lambda client, _: _show(args, _answer(args, client)))
 
 
 def _answer(args: argparse.Namespace, client: Client) -> Mapping[str, Any]:
@@ -56,4 +55,4 @@ def _sentence(answer: Mapping[str, Any]) -> str:
     return f"rows of tenant {answer['tenant']} are kept {kept} ({whose}){reach}"
 
 
-COMMAND = Command("retention", "show or set how long rows are kept", configure, run)
+COMMAND = Command("retention", "show or set how long rows are kept", _configure, _run)

@@ -2,21 +2,17 @@
 
 import argparse
 
-from tracereel.cli.command import Command
-from tracereel_collector.commands.reporting import reported
+from tracereel_collector.commands.reporting import command
 from tracereel_collector.store.cluster import cluster_schema
 from tracereel_collector.store.sql import migrations
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", help="a cluster's name, as in the servers' remote_servers")
     parser.add_argument("--database", default="tracereel", help="the database (default tracereel)")
 
 
-@reported("schema")
-def run(args: argparse.Namespace) -> int:
-    """Print the statements, each ended by a semicolon."""
+def _run(args: argparse.Namespace) -> int:
     if args.cluster:
         statements = cluster_schema(cluster=args.cluster, database=args.database)
     else:
@@ -26,4 +22,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("schema", "print the tables and views, for a server or a cluster", configure, run)
+COMMAND = command(
+    "schema", "print the tables and views, for a server or a cluster", _configure, _run
+)

@@ -1,12 +1,9 @@
 """`tracereel serve`: run the collector."""
 
 import argparse
-import os
 from pathlib import Path
 
-from tracereel.cli.command import Command
-from tracereel_collector.commands.reporting import reported
-from tracereel_collector.config import Settings
+from tracereel_collector.commands.reporting import command, settings_of
 from tracereel_collector.processes.serve import serve
 
 
@@ -35,9 +32,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@reported("serve")
 def _run(args: argparse.Namespace) -> int:
-    return serve(Settings.load(vars(args), os.environ), demo=args.demo)
+    return serve(settings_of(args), demo=args.demo)
 
 
-COMMAND = Command("serve", "run the collector", _configure, _run)
+COMMAND = command("serve", "run the collector", _configure, _run)

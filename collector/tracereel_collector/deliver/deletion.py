@@ -4,12 +4,13 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.errors import (
     ServiceUnavailableError,
@@ -21,7 +22,7 @@ from tracereel_collector.model import Kind, Marks
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.deleted import LATE_SECONDS
 from tracereel_collector.queue.pause import StoreWriters
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.deletion import (
     RunsToDelete,
     count_rows,
@@ -44,7 +45,7 @@ class Deletion:
     """
 
     queue: DurableQueue
-    store: StoreAccess
+    store: ClickHouseStore
     audit: AuditLog
     writers: StoreWriters
     now_unix: Callable[[], float] = time.time
@@ -61,14 +62,18 @@ class Deletion:
             ThrottledError: another deletion is under way.
         """
         with self._alone():
-            marks = Marks(traces=frozenset({trace_id}), otel=_otel_of(trace_id))
+            marks = _marks_of([trace_id])
             known = runs_of(self.store, tenant, [trace_id])
             if not self._is_known(tenant, marks, found=bool(count_rows(self.store, known))):
                 raise UnknownResourceError(f"there is no trace {trace_id!r}")
-            self._write_down("trace.deletion", tenant, by, trace_id=trace_id)
+            self.audit.act("trace.deletion", tenant=tenant, by=by, trace_id=trace_id)
             rows, aside = self._remove(tenant, [trace_id], marks)
-            self._write_down(
-                "trace.deleted", tenant, by, trace_id=trace_id, rows=sum(rows.values()) + aside
+            self.audit.act(
+                "trace.deleted",
+                tenant=tenant,
+                by=by,
+                trace_id=trace_id,
+                rows=sum(rows.values()) + aside,
             )
         return {"trace_id": trace_id, **_answer(rows, aside, now_unix=self.now_unix())}
 
@@ -82,14 +87,13 @@ class Deletion:
             ids = traces_of_user(self.store, tenant, user_id, done=done)
             if not self._is_known(tenant, marks, found=bool(ids)):
                 raise UnknownResourceError(f"there is nothing of the user {user_id!r}")
-            self._write_down("user.deletion", tenant, by, user_digest=digest)
+            self.audit.act("user.deletion", tenant=tenant, by=by, user_digest=digest)
             self._settle(tenant, marks)
             rows: Counter[str] = Counter()
             aside = 0
             while ids := traces_of_user(self.store, tenant, user_id, done=done):
                 done.update(ids)
-                otel = frozenset[str]().union(*map(_otel_of, ids))
-                more = replace(marks, traces=frozenset(ids), otel=otel)
+                more = replace(_marks_of(ids), users=marks.users)
                 found, left = self._remove(tenant, ids, more)
                 rows.update(found)
                 aside += left
@@ -97,7 +101,7 @@ class Deletion:
                 rows.update(self._delete(spans))
             aside += self.queue.erasure.purge(tenant, marks, up_to=self._settle(tenant, marks))
             total = sum(rows.values()) + aside
-            self._write_down("user.deleted", tenant, by, user_digest=digest, rows=total)
+            self.audit.act("user.deleted", tenant=tenant, by=by, user_digest=digest, rows=total)
         return {
             "user_id": user_id,
             "traces": len(done),
@@ -146,9 +150,6 @@ class Deletion:
             or self.queue.erasure.mentions(tenant, marks)
         )
 
-    def _write_down(self, event: str, tenant: str, by: str, **fields: Any) -> None:
-        self.audit.act(event, tenant=tenant, by=by, **fields)
-
     @contextmanager
     def _alone(self) -> Iterator[None]:
         if not self._busy.acquire(blocking=False):
@@ -159,21 +160,15 @@ class Deletion:
             self._busy.release()
 
 
-def _otel_of(trace_id: str) -> frozenset[str]:
-    """Return a run's default OpenTelemetry trace id, derived as in the store."""
-    name = trace_id.lower()
-    return frozenset(
-        {name if _is_otel(name) else hashlib.sha256(trace_id.encode()).hexdigest()[:32]}
-    )
-
-
-def _is_otel(name: str) -> bool:
-    return len(name) == 32 and set(name) <= set("0123456789abcdef")
+def _marks_of(trace_ids: Iterable[str]) -> Marks:
+    """Return the marks of runs and of their default OpenTelemetry trace ids."""
+    traces = frozenset(trace_ids)
+    return Marks(traces=traces, otel=frozenset(map(otel_trace_id, traces)))
 
 
 def _with_otel(marks: Marks, runs: RunsToDelete) -> Marks:
-    otel = (marks.otel | {name for name in runs.otel if _is_otel(name)}) - set(runs.shared)
-    return replace(marks, otel=otel)
+    valid = {name for name in runs.otel if otel_trace_id(name) == name}
+    return replace(marks, otel=(marks.otel | valid) - set(runs.shared))
 
 
 def _answer(rows: dict[str, int], aside: int, *, now_unix: float) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from tracereel_collector.errors import ServiceUnavailableError
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.runtime.periodic_task import Rounds
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.runtime.periodic_task import PeriodicTask
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.retention import (
     Expired,
     Limits,
@@ -19,10 +19,11 @@ from tracereel_collector.store.retention import (
     delete_rows,
     drop_partitions,
     expired,
+    forget_emitters,
     rules_of,
+    silent_emitters,
     whole_partitions,
 )
-from tracereel_collector.store.silent_emitters import forget_emitters, silent_emitters
 from tracereel_collector.telemetry import RetentionMetrics
 
 log = structlog.get_logger(__name__)
@@ -36,7 +37,7 @@ class RetentionWorker:
 
     def __init__(
         self,
-        store: StoreAccess,
+        store: ClickHouseStore,
         queue: DurableQueue,
         writers: StoreWriters,
         *,
@@ -52,7 +53,7 @@ class RetentionWorker:
         self._metrics = metrics
         self._dating = dating
         self._done: _Seen | None = None
-        self._rounds = Rounds(
+        self._rounds = PeriodicTask(
             "retention",
             self.look,
             every_seconds=every_seconds,
@@ -87,7 +88,7 @@ class RetentionWorker:
             with self._may_delete():
                 forget_emitters(self._store, table, tenant, ids)
         dropped = sum(
-            self._queue.drop_old_quarantined(
+            self._queue.quarantine.drop_old(
                 _midnight_unix_nano(day),
                 frozenset(tenants),
                 are_meant=are_meant,

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -26,6 +25,7 @@ from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime import failpoints
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.telemetry import DeliveryMetrics, name_thread
 
 log = structlog.get_logger(__name__)
@@ -43,24 +43,8 @@ With few records it is undecidable whether they or the store are at fault, so th
 OTLP_KINDS = frozenset({Kind.SPANS, Kind.LOGS, Kind.METRICS})
 
 
-class Stores(Protocol):
-    """Store interface that delivery uses."""
-
-    def insert(self, kind: Kind, bodies: Sequence[QueuedBody], /, *, token: str) -> None:
-        """Store bodies once per token; raises PermanentError for their content, else retryable."""
-        ...
-
-    def missing(self, kind: Kind, bodies: Sequence[QueuedBody], /) -> Sequence[QueuedBody]:
-        """Return the bodies of which no row is stored; raises a retryable error."""
-        ...
-
-
-class OnBatch(Protocol):
-    """Callback for every finished batch."""
-
-    def __call__(self, batch: Batch, /, *, stored: int, seconds: float) -> None:
-        """Handle a batch: records stored, and seconds including all retries."""
-        ...
+OnBatch = Callable[[Batch, int, float], None]
+"""Receives a finished batch, the records stored, and the seconds including all retries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +66,7 @@ class DeliveryWorker:
     def __init__(
         self,
         queue: DurableQueue,
-        store: Stores,
+        store: ClickHouseStore,
         limits: BatchLimits,
         *,
         metrics: DeliveryMetrics,
@@ -179,7 +163,7 @@ class DeliveryWorker:
         self._queue.done(batch, stored=stored, quarantined=refused)
         failpoints.here("after_done")
         if self._on_batch is not None:
-            self._on_batch(batch, stored=stored, seconds=time.perf_counter() - started)
+            self._on_batch(batch, stored, time.perf_counter() - started)
         self._on_delivered()
 
     def _insert_or_take_apart(self, batch: Batch, bodies: list[QueuedBody]) -> list[Quarantined]:

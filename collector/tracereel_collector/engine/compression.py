@@ -1,32 +1,20 @@
-"""Streaming codecs of ClickHouse's HTTP interface: gzip, deflate, lz4, zstd.
+"""Decompression of request bodies: gzip, deflate, lz4, zstd.
 
 A driver compresses one frame per block, so a body is a sequence of frames. Each frame needs a new
 decompressor; otherwise everything after the first is silently lost.
+Responses are not compressed: the engine listens on loopback.
 """
 
 import importlib
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from tracereel_collector.engine.failures import Code, QueryError
 from tracereel_collector.engine.http_message import ProtocolError
 
 _PIECE = 1024 * 1024
-_GZIP = 16 + zlib.MAX_WBITS
-
-
-class Compressor(Protocol):
-    """Compressor of a whole response into one frame."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        """Return compressed bytes; data may be held back."""
-        ...
-
-    def flush(self) -> bytes:
-        """Return the rest and end the frame."""
-        ...
 
 
 def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -62,27 +50,6 @@ def decompressed(encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
         )
 
 
-def compressor_for(accept: str) -> tuple[str, Compressor] | None:
-    """Return the first encoding of Accept-Encoding that can be written, and its compressor."""
-    for offer in accept.split(","):
-        name = offer.split(";")[0].strip().lower()
-        if name in _COMPRESSORS:
-            return name, _COMPRESSORS[name]()
-    return None
-
-
-class NoCompression:
-    """Compressor that changes nothing."""
-
-    def compress(self, data: bytes) -> bytes:
-        """Return the data."""
-        return data
-
-    def flush(self) -> bytes:
-        """Return nothing."""
-        return b""
-
-
 class _ZlibFrame:
     """zlib's decompressor with the interface of bz2, lz4 and zstd, which keep unread input."""
 
@@ -96,40 +63,11 @@ class _ZlibFrame:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
-class _Lz4:
-    """lz4's compressor without its call to begin a frame."""
-
-    def __init__(self) -> None:
-        self._inner = _lz4().LZ4FrameCompressor()
-        self._begun = False
-
-    def compress(self, data: bytes) -> bytes:
-        head = b"" if self._begun else self._inner.begin()
-        self._begun = True
-        return bytes(head + self._inner.compress(data))
-
-    def flush(self) -> bytes:
-        return self.compress(b"") + bytes(self._inner.flush())
-
-
-def _lz4() -> Any:
-    return importlib.import_module("lz4.frame")
-
-
-def _zstd() -> Any:
-    return importlib.import_module(
-        "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    )
-
-
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
-    "gzip": lambda: _ZlibFrame(_GZIP),
+    "gzip": lambda: _ZlibFrame(16 + zlib.MAX_WBITS),
     "deflate": lambda: _ZlibFrame(zlib.MAX_WBITS),
-    "lz4": lambda: _lz4().LZ4FrameDecompressor(),
-    "zstd": lambda: _zstd().ZstdDecompressor(),
-}
-_COMPRESSORS: dict[str, Callable[[], Compressor]] = {
-    "lz4": _Lz4,
-    "zstd": lambda: _zstd().ZstdCompressor(level=1),
-    "gzip": lambda: zlib.compressobj(1, zlib.DEFLATED, _GZIP),
+    # Imported late: only other clients compress their requests.
+    "lz4": lambda: importlib.import_module("lz4.frame").LZ4FrameDecompressor(),
+    "zstd": lambda: importlib.import_module(_ZSTD).ZstdDecompressor(),
 }

@@ -14,6 +14,8 @@ class Peer:
     known: bool = False
     """Whether a request on it has carried the secret."""
     busy: bool = False
+    closing: bool = False
+    """Whether it was closed for another one."""
     since: float = field(default_factory=time.monotonic)
     """Time when it was accepted, or when its last response was sent."""
 
@@ -31,14 +33,13 @@ class Peers:
         self._max_unknown = max_unknown
         self._changed = threading.Condition()
         self._open: set[Peer] = set()
-        self._giving_way: set[Peer] = set()
         self._stopping = False
 
     def add(self, connection: socket.socket) -> Peer:
         """Register a new connection, which is not authenticated yet."""
         peer = Peer(connection)
         with self._changed:
-            unknown = [each for each in self._open - self._giving_way if not each.known]
+            unknown = [each for each in self._open if not each.known and not each.closing]
             if len(unknown) >= self._max_unknown:
                 self._end(min(unknown, key=lambda each: each.since))
             self._open.add(peer)
@@ -47,7 +48,7 @@ class Peers:
     def begin(self, peer: Peer, *, known: bool) -> bool:
         """Mark a request as started; return False if the connection must close."""
         with self._changed:
-            if self._stopping or peer in self._giving_way:
+            if self._stopping or peer.closing:
                 return False
             peer.known = peer.known or known
             peer.busy = True
@@ -57,7 +58,7 @@ class Peers:
         """Return whether an authenticated peer may stay; close the longest idle one if needed."""
         with self._changed:
             others = [
-                each for each in self._open - self._giving_way if each.known and each is not peer
+                each for each in self._open if each.known and not each.closing and each is not peer
             ]
             if len(others) < self._max_known:
                 return True
@@ -77,7 +78,6 @@ class Peers:
         """Remove a closed connection."""
         with self._changed:
             self._open.discard(peer)
-            self._giving_way.discard(peer)
             self._changed.notify_all()
 
     def stop(self, *, seconds: float) -> bool:
@@ -96,7 +96,7 @@ class Peers:
         return True
 
     def _end(self, peer: Peer) -> None:
-        self._giving_way.add(peer)
+        peer.closing = True
         shut(peer.connection)
 
 

@@ -107,8 +107,8 @@ def _settings(fields: Mapping[str, str], *, readonly: bool) -> dict[str, str]:
         if fields.get(refused, "0") not in {"0", "false", ""}:
             raise QueryError(
                 Code.NOT_IMPLEMENTED,
-                f"{refused}=1 (ClickHouse's own block compression) is not spoken here; use "
-                "Content-Encoding and Accept-Encoding.",
+                f"{refused}=1 (ClickHouse's own block compression) is not spoken here; "
+                "Content-Encoding is accepted.",
             )
     settings = {
         name: value

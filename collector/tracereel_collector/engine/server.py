@@ -11,12 +11,7 @@ import uuid
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from tracereel_collector.engine.compression import (
-    Compressor,
-    NoCompression,
-    compressor_for,
-    decompressed,
-)
+from tracereel_collector.engine.compression import decompressed
 from tracereel_collector.engine.execute import Executor, StatementResult
 from tracereel_collector.engine.failures import Code, QueryError
 from tracereel_collector.engine.http_body import MemoryBudget, RequestBody
@@ -25,8 +20,6 @@ from tracereel_collector.engine.peers import Peer, Peers
 from tracereel_collector.engine.refusals import Rules
 from tracereel_collector.engine.request import is_authentic, read_request
 from tracereel_collector.engine.settings import MIB, EngineSettings
-
-_WORTH_COMPRESSING = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,42 +218,30 @@ class _Exchange:
         if result.format is not None:
             headers["X-ClickHouse-Format"] = result.format
         headers["Content-Type"] = _content_type(result.format)
-        compressor: Compressor = NoCompression()
-        worth = result.more is not None or len(result.body) >= _WORTH_COMPRESSING
-        wanted = worth and self._head.query.get("enable_http_compression") == "1"
-        if wanted and (chosen := compressor_for(self._head.header("accept-encoding"))):
-            headers["Content-Encoding"], compressor = chosen
         self._begun = True
         if result.more is None:
-            body = compressor.compress(result.body) + compressor.flush()
-            self._wire.answer(200, headers, body)
+            self._wire.answer(200, headers, result.body)
         else:
-            self._send_stream(headers, result.body, result.more, compressor)
+            self._send_stream(headers, result.body, result.more)
 
-    def _send_stream(
-        self, headers: dict[str, str], first: bytes, more: Generator[bytes], compressor: Compressor
-    ) -> None:
+    def _send_stream(self, headers: dict[str, str], first: bytes, more: Generator[bytes]) -> None:
         tag = secrets.token_hex(8)
         headers["X-ClickHouse-Exception-Tag"] = tag
         try:
             self._wire.begin_chunks(200, headers)
-            self._wire.chunk(compressor.compress(first))
+            self._wire.chunk(first)
             for block in more:
-                self._wire.chunk(compressor.compress(block))
+                self._wire.chunk(block)
         except QueryError as error:
             # The status is already sent: the tag and the missing last chunk signal the error.
             text = error.text.encode()
-            marked = b"\r\n__exception__\r\n%b\r\n%b\n%d %b\r\n__exception__\r\n" % (
-                tag.encode(),
-                text,
-                len(text) + 1,
-                tag.encode(),
+            self._wire.chunk(
+                b"\r\n__exception__\r\n%b\r\n%b\n%d %b\r\n__exception__\r\n"
+                % (tag.encode(), text, len(text) + 1, tag.encode())
             )
-            self._wire.chunk(compressor.compress(marked) + compressor.flush())
             raise
         finally:
             more.close()
-        self._wire.chunk(compressor.flush())
         self._wire.end_chunks()
 
     def _fail(self, error: QueryError) -> None:

@@ -139,38 +139,34 @@ def _parse_insert(sql: bytes, first: Token, stream: Iterator[Token], rules: Rule
             continue
         if token.word == "SETTINGS" and not settings_at:
             settings_at = token.start
-        if previous == "FORMAT" and token.kind is TokenKind.WORD:
-            head = seen[:-2]
-            _check_tokens(head, rules, backup=False)
-            data = _DATA_START.match(sql, token.end)
-            return Statement(
-                keyword="INSERT",
-                sql=_text(sql[: seen[-2].start]),
-                source_at=len(_text(sql[: settings_at or seen[-2].start])),
-                format=token.text.decode("ascii"),
-                data_start=data.end() if data else token.end,
-                identifiers=_identifiers(head),
-            )
-        if token.word == "VALUES":
-            head = list(seen)
-            seen, end = _one_statement(sql, seen, stream)
-            # Values are expressions, so a function that reads a file would work there too.
-            _check_tokens(seen, rules, backup=False)
-            return Statement(
-                keyword="INSERT",
-                sql=_text(sql[: token.start]),
-                source_at=len(_text(sql[: settings_at or token.start])),
-                format="Values",
-                data_start=token.end,
-                data_end=end,
-                identifiers=_identifiers(head),
-            )
         if token.word in {"SELECT", "WITH"}:
             seen, end = _one_statement(sql, seen, stream)
             _check_tokens(seen, rules, backup=False)
             if _result_format(seen) is not None:
                 raise QueryError(Code.NOT_IMPLEMENTED, "INSERT ... SELECT takes no FORMAT here.")
             return Statement(keyword="INSERT", sql=_text(sql[:end]), identifiers=_identifiers(seen))
+        if previous == "FORMAT" and token.kind is TokenKind.WORD:
+            head = checked = seen[:-2]
+            begin, result_format, data_end = seen[-2].start, token.text.decode("ascii"), None
+            blank = _DATA_START.match(sql, token.end)
+            data_start = blank.end() if blank else token.end
+        elif token.word == "VALUES":
+            head = list(seen)
+            begin, result_format, data_start = token.start, "Values", token.end
+            # Values are expressions, so a function that reads a file would work there too.
+            checked, data_end = _one_statement(sql, seen, stream)
+        else:
+            continue
+        _check_tokens(checked, rules, backup=False)
+        return Statement(
+            keyword="INSERT",
+            sql=_text(sql[:begin]),
+            source_at=len(_text(sql[: settings_at or begin])),
+            format=result_format,
+            data_start=data_start,
+            data_end=data_end,
+            identifiers=_identifiers(head),
+        )
     raise syntax_error("Syntax error: INSERT needs FORMAT and data, VALUES, or SELECT.")
 
 

@@ -1,9 +1,6 @@
 """Assemble the routes into one ASGI application."""
 
-import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Final
@@ -44,32 +41,31 @@ ROUTES: Final[tuple[ScopedRoute, ...]] = tuple(
     route for module in _MODULES for route in module.router.routes
 )
 """Every route, in matching order."""
+_OWN_TELEMETRY = JSONResponse(
+    {
+        "error": {
+            "code": "own_telemetry",
+            "message": "this is the collector's own telemetry, sent to itself",
+            "hint": "let TRACEREEL_SELF_TO name another OTLP endpoint",
+        }
+    },
+    status_code=400,
+)
+"""Response to the collector's own telemetry, which would cause an endless export loop."""
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 """Header of every response, so that browsers never render recorded text as a page."""
 
 
 def build_api(parts: Parts) -> ASGIApp:
     """Build the ASGI application that serves all HTTP routes."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        parts.delivered.attach(asyncio.get_running_loop())
-        yield
-
     # FastAPI's own documentation pages load scripts from other hosts, so `/docs` is ours.
-    app = FastAPI(
-        title="tracereel",
-        version=parts.version,
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-    )
+    app = FastAPI(title="tracereel", version=parts.version, docs_url=None, redoc_url=None)
     app.state.parts = parts
     app.router.routes.extend(ROUTES)
     describe_security(app)
     add_error_handlers(app)
     served: ASGIApp = app
-    if origins := parts.gate.settings.origins:
+    if origins := parts.gate.origins:
         served = CORSMiddleware(
             app,
             allow_origins=origins,
@@ -115,7 +111,7 @@ class _CountRequests:
         observer = self._observer
         try:
             if observer is not None and observer.is_own(scope["headers"]):
-                await _refuse_own(noting)
+                await _OWN_TELEMETRY(scope, receive, noting)
             else:
                 await self._app(scope, receive, noting)
         finally:
@@ -133,15 +129,3 @@ class _CountRequests:
                     seconds=seconds,
                     headers=scope["headers"],
                 )
-
-
-async def _refuse_own(send: Send) -> None:
-    """Refuse the collector's own telemetry, which would cause an endless export loop."""
-    error = {
-        "code": "own_telemetry",
-        "message": "this is the collector's own telemetry, sent to itself",
-        "hint": "let TRACEREEL_SELF_TO name another OTLP endpoint",
-    }
-    answer = JSONResponse({"error": error}, status_code=400)
-    await send({"type": "http.response.start", "status": 400, "headers": answer.raw_headers})
-    await send({"type": "http.response.body", "body": answer.body})

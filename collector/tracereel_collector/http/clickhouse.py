@@ -15,13 +15,13 @@ from fastapi.responses import Response
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.engine.request import TRANSPORT
 from tracereel_collector.errors import BadRequestError, TooLargeError, UnsupportedError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.dependencies import query as run_query
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.user_sql import SqlQuery
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.statement_text import SqlRefusedError
 from tracereel_collector.store.user_sql import UserSqlResult
 
 PATHS = frozenset({"/clickhouse", "/clickhouse/"})
@@ -71,38 +71,31 @@ def with_key(headers: Mapping[str, str]) -> Mapping[str, str]:
     return {**headers, "x-api-key": key} if key else headers
 
 
-router = ScopedRouter(credentials=with_key)
+router = ScopedRouter(KeyScope.READ, credentials=with_key)
 
 
-@router.get(
-    "/clickhouse/ping", scope=KeyScope.READ, summary="Whether the ClickHouse surface answers"
-)
-@router.get("/ping", scope=KeyScope.READ, include_in_schema=False)
+@router.get("/clickhouse/ping", summary="Whether the ClickHouse surface answers")
+@router.get("/ping", include_in_schema=False)
 async def ping() -> Response:
     """Return `Ok.`, like ClickHouse."""
     return Response("Ok.\n", media_type="text/plain; charset=UTF-8")
 
 
-@router.get("/clickhouse", scope=KeyScope.READ, summary="Ask in ClickHouse's protocol")
-@router.get("/clickhouse/", scope=KeyScope.READ, include_in_schema=False)
+@router.get("/clickhouse", summary="Ask in ClickHouse's protocol")
+@router.get("/clickhouse/", include_in_schema=False)
 async def get_query(request: Request, query: Annotated[str, Query()] = "") -> Response:
     """Run the statement in the `query` parameter."""
     return await _answer(request, query.encode("utf-8", "surrogatepass"))
 
 
-@router.post(
-    "/clickhouse", scope=KeyScope.READ, summary="Ask in ClickHouse's protocol", openapi_extra=_TEXT
-)
-@router.post("/clickhouse/", scope=KeyScope.READ, include_in_schema=False)
-@router.post("/", scope=KeyScope.READ, include_in_schema=False)
+@router.post("/clickhouse", summary="Ask in ClickHouse's protocol", openapi_extra=_TEXT)
+@router.post("/clickhouse/", include_in_schema=False)
+@router.post("/", include_in_schema=False)
 async def post_query(request: Request, query: Annotated[str, Query()] = "") -> Response:
     """Run the statement in the body; the `query` parameter, if present, comes before it."""
     if request.headers.get("content-type", "").lower().startswith("multipart/"):
         raise UnsupportedError("forms are not read here; send parameters in the address")
-    parts = parts_of(request)
-    async with parts.bodies.read(
-        request.stream(), request.headers, tenant=caller_of(request).tenant
-    ) as data:
+    async with body_of(request) as data:
         if len(data) > MAX_SQL_BYTES:
             raise TooLargeError(f"the statement is longer than {MAX_SQL_BYTES} bytes")
         pieces = [query.encode("utf-8", "surrogatepass"), data]
@@ -112,7 +105,7 @@ async def post_query(request: Request, query: Annotated[str, Query()] = "") -> R
 async def _answer(request: Request, sql: bytes) -> Response:
     parts, tenant = parts_of(request), caller_of(request).tenant
     fields = {**request.query_params}
-    asked = SqlQuery(
+    statement = SqlQuery(
         sql=sql,
         tenant=tenant,
         parameters={name[6:]: fields[name] for name in fields if name.startswith("param_")},
@@ -125,7 +118,7 @@ async def _answer(request: Request, sql: bytes) -> Response:
     async with AsyncExitStack() as held:
         await held.enter_async_context(parts.sql.slot(tenant))
         result, _ = await run_query(
-            request, lambda parts, _: held.enter_context(parts.sql.run(asked))
+            request, lambda parts, _: held.enter_context(parts.sql.run(statement))
         )
         shown = result.response.headers
         headers = {name: shown[name] for name in _PASSED_ON if name in shown}

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
@@ -14,17 +14,15 @@ from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
 from tracereel_collector.auth import AccessGate, Caller
-from tracereel_collector.auth.administration import Administration
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.http.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
-from tracereel_collector.ingest.otlp_limits import OtlpLimits
+from tracereel_collector.ingest.otlp_mend import OtlpLimits
 from tracereel_collector.ingest.redaction import Redactor
-from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.records import SHOWN
-from tracereel_collector.model import Body, Receipt
 from tracereel_collector.otlp_out.forward.forwarder import Forwarder
 from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.query.agents import Agents
@@ -41,14 +39,14 @@ from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces
-from tracereel_collector.query.user_sql import PeoplesSql, SqlLimits
-from tracereel_collector.query.user_sql.catalogue import Catalogues
+from tracereel_collector.query.user_sql import SqlLimits, UserSql
+from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import TrustedClock
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.user_sql import PeoplesStore
+from tracereel_collector.store.user_sql import UserSqlStore
 from tracereel_collector.telemetry import HttpMetrics, OtlpMetrics, TailMetrics
 
 Answer = TypeVar("Answer")
@@ -65,11 +63,8 @@ class DeliveryNotice:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        """Loop of the waiting requests; None before the first."""
         self._changed = asyncio.Event()
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the event loop of the waiting requests."""
-        self._loop = loop
 
     def notify(self) -> None:
         """Wake up the waiting requests; safe from any thread, even after the loop has ended."""
@@ -82,6 +77,7 @@ class DeliveryNotice:
 
     async def wait_until(self, predicate: Callable[[], bool], *, timeout: float) -> bool:  # noqa: ASYNC109
         """Wait for a condition, checked after every delivery; return whether it came true in time."""
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -135,28 +131,11 @@ class QueryThreads:
 
 
 class Playbacks:
-    """Slots of running playbacks; all end when the collector stops."""
+    """Slots of running playbacks; all end when `stopping` is set."""
 
     def __init__(self, shares: SharePolicy = ONE_TENANT, *, most: int = MAX_PLAYBACKS) -> None:
         self.stopping = asyncio.Event()
         self.slots = TenantShares("playbacks", most, shares, hint="read it without stream=1")
-
-    async def start(self) -> None:
-        """Do nothing; services are started and stopped alike."""
-
-    async def stop(self) -> None:
-        """End all playbacks."""
-        self.stopping.set()
-
-
-@dataclass(frozen=True, slots=True)
-class _AsyncQueue:
-    """Coroutine interface to the queue's append."""
-
-    queue: DurableQueue
-
-    async def append(self, body: Body, /) -> Receipt:
-        return await asyncio.wrap_future(self.queue.append(body))
 
 
 class Parts:
@@ -193,7 +172,6 @@ class Parts:
             header_seconds=settings.header_seconds,
             on_refused=lambda reason: gate.metrics.connections.labels(reason).inc(),
         )
-        self.administration = Administration(gate.keys, gate.audit, clock.latest_unix)
         self.requests = TenantShares("requests", settings.max_connections, shares)
         # All workers query the same store, so each worker gets its part of the tenant share.
         share = shares.share if shares.share == 1 else shares.share / max(1, settings.workers)
@@ -210,12 +188,12 @@ class Parts:
             shares=shares,
         )
         self.accept = Accept(
-            _AsyncQueue(queue),
+            queue,
             max_event_bytes=settings.max_event_bytes,
             now_unix_nano=now,
             redactor=Redactor(counted) if settings.redact == "on" else None,
             metrics=OtlpMetrics.register(counted),
-            forward=forwarder,
+            forward=None if forwarder is None else forwarder.offer,
             otlp_limits=OtlpLimits(
                 attributes=settings.max_attributes,
                 value_bytes=settings.max_attribute_bytes,
@@ -224,16 +202,7 @@ class Parts:
             working_bytes=settings.max_inflight_bytes,
             shares=shares,
         )
-        self.tail = LiveTail(
-            queue.follow(*SHOWN),
-            TailLimits(
-                readers=settings.tail_readers,
-                readers_per_tenant=settings.tail_readers_per_tenant,
-                beat_seconds=settings.tail_beat_seconds,
-            ),
-            TailMetrics.register(counted),
-            shares,
-        )
+        self.tail = LiveTail(queue.follow(*SHOWN), settings, TailMetrics.register(counted), shares)
 
         reader = RunReader(store)
         self.traces = Traces(reader, now_unix_nano=now)
@@ -255,9 +224,9 @@ class Parts:
             store, gate.audit, default_days=settings.retention_days, dating=clock.dating
         )
         limits = SqlLimits()
-        self.sql = PeoplesSql(
-            PeoplesStore(store_address, connections=limits.at_once),
-            Catalogues(store_address.database, store.rows),
+        self.sql = UserSql(
+            UserSqlStore(store_address, connections=limits.at_once),
+            CatalogueCache(store_address.database, store.rows),
             replace(
                 limits,
                 seconds=min(limits.seconds, settings.query_seconds),

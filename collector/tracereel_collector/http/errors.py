@@ -1,6 +1,6 @@
 """Error responses: JSON for our routes, the protocol's format for others, 503 for bugs."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -32,12 +32,38 @@ def grpc_code(status: int) -> int:
 
 def add_error_handlers(app: FastAPI) -> None:
     """Register the exception handlers."""
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    for kind in (
+        CollectorError,
+        HTTPException,
+        RequestValidationError,
+        ClientDisconnect,
+        Exception,
+    ):
+        app.add_exception_handler(kind, _answer)
 
 
-async def _known(request: Request, error: Exception) -> Response:
-    assert isinstance(error, CollectorError)  # noqa: S101 - registered for this class only
+async def _answer(request: Request, error: Exception) -> Response:
+    if isinstance(error, CollectorError):
+        return _known(request, error)
+    if isinstance(error, HTTPException):
+        status = error.status_code
+        code = {404: "not_found", 405: "method_not_allowed"}.get(status, "bad_request")
+        message = f"{request.method} {request.scope['path']}: {error.detail}"
+        hint = None if code == "bad_request" else "GET /docs lists the routes and their methods"
+        return error_response(request, status, code, message, hint=hint, headers=error.headers)
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        message = f"{first['loc'][-1]}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
+        return error_response(request, 400, "bad_request", message)
+    if isinstance(error, ClientDisconnect):
+        return error_response(request, 400, "disconnected", "the body is incomplete")
+    # Senders drop data after a 500; 503 makes them retry.
+    log.error("request_failed", path=request.scope["path"], exc_info=error)
+    message = "the collector failed to handle the request; its log says why"
+    return error_response(request, 503, "internal", message, headers={"Retry-After": "1"})
+
+
+def _known(request: Request, error: CollectorError) -> Response:
     extra: dict[str, Any] = {}
     if isinstance(error, EveryEventRejectedError):
         extra = {"accepted": 0, "rejected": [each.as_dict() for each in error.rejected]}
@@ -54,44 +80,6 @@ async def _known(request: Request, error: Exception) -> Response:
     )
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
-    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    message = f"{request.method} {request.scope['path']}: {error.detail}"
-    hint = None if code == "bad_request" else "GET /docs lists the routes and their methods"
-    return error_response(
-        request, error.status_code, code, message, hint=hint, headers=error.headers
-    )
-
-
-async def _parameters(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
-    first = error.errors()[0]
-    message = f"{first['loc'][-1]}: {first['msg']}; got {str(first.get('input'))[:80]!r}"
-    return error_response(request, 400, "bad_request", message)
-
-
-async def _gone(request: Request, _error: Exception) -> Response:
-    """Respond to a client that disconnected before the end of its body."""
-    return error_response(request, 400, "disconnected", "the body is incomplete")
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    # Senders drop data after a 500; 503 makes them retry.
-    log.error("request_failed", path=request.scope["path"], exc_info=error)
-    message = "the collector failed to handle the request; its log says why"
-    return error_response(request, 503, "internal", message, headers={"Retry-After": "1"})
-
-
-_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-    CollectorError: _known,
-    HTTPException: _http,
-    RequestValidationError: _parameters,
-    ClientDisconnect: _gone,
-    Exception: _unexpected,
-}
-
-
 def error_response(
     request: Request,
     status: int,
@@ -106,8 +94,8 @@ def error_response(
     if request.scope["path"] in OTLP_PATHS and request.method == "POST":
         status_code = grpc_code(status)
         if request.headers.get("content-type", "").lower().startswith(JSON):
-            said = {"code": status_code, "message": message[:MAX_MESSAGE]}
-            return JSONResponse(said, status_code=status, headers=headers)
+            document = {"code": status_code, "message": message[:MAX_MESSAGE]}
+            return JSONResponse(document, status_code=status, headers=headers)
         body = Status(code=status_code, message=message[:MAX_MESSAGE])
         return Response(
             body.SerializeToString(), status_code=status, media_type=PROTOBUF, headers=headers

@@ -8,13 +8,13 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.dependencies import Parts, caller_of, parts_of
+from tracereel_collector.http.dependencies import Parts, body_of, caller_of, parts_of
 from tracereel_collector.http.parameters import WAIT_SECONDS, Timeout, Wait
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.accept import EveryEventRejectedError
 from tracereel_collector.model import Kind, Receipt
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.WRITE)
 TENANT_HEADER = "x-tracereel-tenant"
 _EVENT = {
     "type": "object",
@@ -37,12 +37,7 @@ _HEARTBEATS = {
 }
 
 
-@router.post(
-    "/v1/events",
-    scope=KeyScope.WRITE,
-    summary="Record events",
-    openapi_extra={"requestBody": _BODY},
-)
+@router.post("/v1/events", summary="Record events", openapi_extra={"requestBody": _BODY})
 async def post_events(
     request: Request,
     wait: Wait = None,
@@ -55,7 +50,7 @@ async def post_events(
     """
     parts, caller = parts_of(request), caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         parts.gate.charge(caller, size=len(data))
         try:
             accepted = await parts.accept.events(
@@ -102,14 +97,13 @@ async def is_stored(
 
 @router.post(
     "/v1/heartbeats",
-    scope=KeyScope.WRITE,
     summary="Say how far an emitter has come",
     openapi_extra={"requestBody": _HEARTBEATS},
 )
 async def post_heartbeats(request: Request) -> JSONResponse:
     """Record one heartbeat or an array of them; durable when acknowledged."""
     parts, caller = parts_of(request), caller_of(request)
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         parts.gate.charge(caller, size=len(data))
         accepted = await parts.accept.heartbeats(data, tenant=caller.tenant)
     rejected = [

@@ -12,13 +12,13 @@ from tracereel_collector.auth import KeyScope
 from tracereel_collector.http.dependencies import caller_of, parts_of, query
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
-from tracereel_collector.query.export import LAST_NANO, ExportPiece, Wanted
+from tracereel_collector.query.export import LAST_NANO, ExportPiece, ExportSelection
 from tracereel_collector.query.window import parse_window
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 
 
-@router.get("/v1/export", scope=KeyScope.READ, summary="Export events, spans or scores")
+@router.get("/v1/export", summary="Export events, spans or scores")
 async def get_export(
     request: Request,
     table: Literal["events", "spans", "scores"] = "events",
@@ -36,7 +36,7 @@ async def get_export(
     window = parse_window(
         since or None, until or None, now=time.time_ns(), names=("since", "until")
     )
-    wanted = Wanted(
+    wanted = ExportSelection(
         table=table,
         trace_id=trace_id,
         agent=agent,

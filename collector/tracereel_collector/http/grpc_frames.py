@@ -255,11 +255,7 @@ def _fragment(payload: bytes, flags: int) -> bytes:
 
 
 def count_fields(block: bytes) -> int:
-    """Count the header fields of an HPACK block.
-
-    Raises:
-        FrameError: the block is truncated.
-    """
+    """Count the header fields of an HPACK block; raise FrameError if the block is truncated."""
     count = position = 0
     try:
         while position < len(block):

@@ -6,7 +6,7 @@ from asyncio import TimerHandle, Transport
 from typing import Any
 
 from tracereel_collector.http.connections import IDLE_SECONDS, ConnectionLimits
-from tracereel_collector.http.grpc_frames import FrameError, HeaderFilter, MessageHead
+from tracereel_collector.http.grpc_frames import FrameError, HeaderFilter
 
 
 class GrpcListener:
@@ -16,19 +16,16 @@ class GrpcListener:
         self._limits = limits
         self.header_seconds = limits.header_seconds
         self._listening: asyncio.Server | None = None
-        self._open: set[_ClientSide] = set()
-        self._by_port: dict[int, _ClientSide] = {}
+        self._open: set[GrpcClient] = set()
+        self.clients: dict[int, GrpcClient] = {}
+        """Connected clients by the loopback port of their connection to the server."""
         self.server_port = 0
 
     async def start(self, host: str, port: int, *, server_port: int, together: bool) -> None:
-        """Listen; `together` shares the port with other processes.
-
-        Raises:
-            OSError: the address is not available.
-        """
+        """Listen; `together` shares the port with other processes."""
         self.server_port = server_port
         self._listening = await asyncio.get_running_loop().create_server(
-            lambda: _ClientSide(self), host, port, reuse_port=together or None, backlog=1024
+            lambda: GrpcClient(self), host, port, reuse_port=together or None, backlog=1024
         )
 
     def close(self) -> None:
@@ -41,22 +38,7 @@ class GrpcListener:
         for each in list(self._open):
             each.abort()
 
-    def host_of(self, server_peer: int) -> str | None:
-        """Return the address of the client behind a loopback port; None if unknown."""
-        client = self._by_port.get(server_peer)
-        return None if client is None else client.host
-
-    def admitted(self, server_peer: int) -> None:
-        """Record that a call on this connection had a valid key."""
-        if (client := self._by_port.get(server_peer)) is not None:
-            client.is_admitted = True
-
-    async def message_head(self, server_peer: int, stream: int) -> MessageHead | None:
-        """Return the prefix of a call's message; None if the call ends first."""
-        client = self._by_port.get(server_peer)
-        return None if client is None else await client.messages.wait_for(stream)
-
-    def opened(self, client: "_ClientSide") -> None:
+    def opened(self, client: "GrpcClient") -> None:
         """Record a connection; above the limit, end a stranger's, an idle one or this one."""
         self._open.add(client)
         if len(self._open) > self._limits.max_connections:
@@ -71,16 +53,11 @@ class GrpcListener:
             )
             self.end(gives_way, "too_many" if gives_way is client else "gave_way")
 
-    def connected(self, client: "_ClientSide", port: int) -> None:
-        """Record the loopback port of a client."""
-        self._by_port[port] = client
-
-    def closed(self, client: "_ClientSide", port: int) -> None:
+    def closed(self, client: "GrpcClient") -> None:
         """Forget a closed connection."""
         self._open.discard(client)
-        self._by_port.pop(port, None)
 
-    def end(self, client: "_ClientSide", reason: str) -> None:
+    def end(self, client: "GrpcClient", reason: str) -> None:
         """Abort a connection and count the reason."""
         self._limits.on_refused(reason)
         client.abort()
@@ -106,7 +83,9 @@ class _Side(asyncio.Protocol):
         return True  # keep the other direction open
 
 
-class _ClientSide(_Side):
+class GrpcClient(_Side):
+    """Connection of a client: its address, message prefixes, and whether it had a valid key."""
+
     def __init__(self, listener: GrpcListener) -> None:
         self._listener = listener
         self._filter = HeaderFilter()
@@ -121,6 +100,7 @@ class _ClientSide(_Side):
         self.host = ""
 
     def connection_made(self, transport: Any) -> None:
+        """Connect to the server."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
@@ -140,12 +120,13 @@ class _ClientSide(_Side):
             return
         self.other = server
         self._port = server.get_extra_info("sockname")[1]
-        self._listener.connected(self, self._port)
+        self._listener.clients[self._port] = self
         server.write(self._early)
         self._early = b""
         self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        """Forward what the filter lets pass."""
         self.active_at = self._loop.time()
         try:
             passed = self._filter.feed(data)
@@ -173,16 +154,19 @@ class _ClientSide(_Side):
             self._deadline = None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the calls and close the server's side."""
         del exc
         self._stop_watching()
         self.messages.end_all()
-        self._listener.closed(self, self._port)
+        self._listener.closed(self)
+        self._listener.clients.pop(self._port, None)
         if self._connecting is not None:
             self._connecting.cancel()
         if self.other is not None:
             self.other.close()
 
     def abort(self) -> None:
+        """Close the connection at once."""
         self.transport.abort()
 
 

@@ -11,16 +11,16 @@ from tracereel_collector.auth import KeyScope
 from tracereel_collector.http.dependencies import parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.PUBLIC)
 
 
-@router.get("/healthz", scope=KeyScope.PUBLIC, summary="Is the process alive?")
+@router.get("/healthz", summary="Is the process alive?")
 async def healthz(request: Request) -> dict[str, str]:
     """Return 200 while the process runs."""
     return {"status": "ok", "version": parts_of(request).version}
 
 
-@router.get("/readyz", scope=KeyScope.PUBLIC, summary="Can events be accepted durably?")
+@router.get("/readyz", summary="Can events be accepted durably?")
 async def readyz(request: Request) -> JSONResponse:
     """Return 200 if events are accepted, else 503; the body also has the store's state."""
     parts = parts_of(request)
@@ -42,7 +42,7 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse(body, status_code=200 if accepts else 503)
 
 
-@router.get("/readyz/query", scope=KeyScope.PUBLIC, summary="Can questions be answered?")
+@router.get("/readyz/query", summary="Can questions be answered?")
 async def readyz_query(request: Request) -> JSONResponse:
     """Return 200 if the store responds, else 503."""
     parts = parts_of(request)
@@ -51,7 +51,7 @@ async def readyz_query(request: Request) -> JSONResponse:
     return JSONResponse(body, status_code=200 if answers else 503)
 
 
-@router.get("/metrics", scope=KeyScope.PUBLIC, summary="Prometheus metrics")
+@router.get("/metrics", summary="Prometheus metrics")
 async def metrics(request: Request) -> Response:
     """Return the collector's metrics in Prometheus text format."""
     text = await asyncio.to_thread(generate_latest, parts_of(request).registry)

@@ -12,11 +12,11 @@ from tracereel_collector.auth.browsers import session_cookie
 from tracereel_collector.auth.keyring import key_in
 from tracereel_collector.auth.keys import MAX_NAME, parse_scopes
 from tracereel_collector.errors import ForbiddenError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.parameters import json_body, parse_body
 from tracereel_collector.http.scoped_router import ScopedRouter
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.ADMIN)
 
 
 class NewKey(BaseModel):
@@ -42,9 +42,7 @@ async def log_in(request: Request) -> Response:
     # A session cannot extend itself: a new one needs the key.
     if key and caller.key_id:
         token = await asyncio.to_thread(parts.gate.begin_session, caller, key)
-        answer.headers["set-cookie"] = session_cookie(
-            token, request.headers, parts.gate.settings.public
-        )
+        answer.headers["set-cookie"] = session_cookie(token, request.headers, parts.gate.public)
     return answer
 
 
@@ -53,7 +51,7 @@ async def log_out(request: Request) -> Response:
     """End the session and delete its cookie; the key stays valid."""
     parts, peer = parts_of(request), request.client.host if request.client else ""
     await asyncio.to_thread(lambda: parts.gate.end_session(request.headers, peer=peer))
-    cookie = session_cookie("", request.headers, parts.gate.settings.public)
+    cookie = session_cookie("", request.headers, parts.gate.public)
     return JSONResponse({}, headers={"set-cookie": cookie})
 
 
@@ -81,17 +79,16 @@ async def get_identity(
     return answer
 
 
-@router.get("/v1/keys", scope=KeyScope.ADMIN, summary="List the tenant's keys")
+@router.get("/v1/keys", summary="List the tenant's keys")
 async def list_keys(request: Request) -> dict[str, Any]:
     """List all keys of the tenant, including expired and revoked ones, without secrets."""
     parts, caller = parts_of(request), _holder_of_a_key(request)
-    keys = await asyncio.to_thread(parts.administration.list, tenant=caller.tenant)
-    return {"keys": [parts.administration.described(key) for key in keys]}
+    keys = await asyncio.to_thread(parts.gate.keys.list, tenant=caller.tenant)
+    return {"keys": [parts.gate.keys.document(key) for key in keys]}
 
 
 @router.post(
     "/v1/keys",
-    scope=KeyScope.ADMIN,
     summary="Make a key",
     status_code=201,
     openapi_extra=json_body(NewKey, required=False),
@@ -99,10 +96,10 @@ async def list_keys(request: Request) -> dict[str, Any]:
 async def create_key(request: Request) -> JSONResponse:
     """Create a key; only this response contains its secret."""
     parts, caller = parts_of(request), _holder_of_a_key(request)
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         wanted = parse_body(NewKey, data or b"{}")
     secret, key = await asyncio.to_thread(
-        lambda: parts.administration.create(
+        lambda: parts.gate.keys.create(
             tenant=caller.tenant,
             scopes=parse_scopes(wanted.scopes),
             name=wanted.name,
@@ -110,18 +107,18 @@ async def create_key(request: Request) -> JSONResponse:
             by=f"key {caller.key_id}",
         )
     )
-    return JSONResponse({"key": secret, **parts.administration.described(key)}, status_code=201)
+    return JSONResponse({"key": secret, **parts.gate.keys.document(key)}, status_code=201)
 
 
-@router.delete("/v1/keys/{key_id}", scope=KeyScope.ADMIN, summary="Revoke a key")
+@router.delete("/v1/keys/{key_id}", summary="Revoke a key")
 async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
     """Revoke a key; it stops working within a second."""
     parts, caller = parts_of(request), _holder_of_a_key(request)
     key = await asyncio.to_thread(
-        lambda: parts.administration.revoke(key_id, tenant=caller.tenant, by=f"key {caller.key_id}")
+        lambda: parts.gate.keys.revoke(key_id, tenant=caller.tenant, by=f"key {caller.key_id}")
     )
     await asyncio.to_thread(parts.gate.refresh)
-    return parts.administration.described(key)
+    return parts.gate.keys.document(key)
 
 
 def _holder_of_a_key(request: Request) -> Caller:

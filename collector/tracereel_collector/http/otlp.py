@@ -1,24 +1,26 @@
 """`POST /v1/traces`, `/v1/logs`, `/v1/metrics`: OTLP over HTTP."""
 
-import json
+from functools import partial
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response
+from google.protobuf.json_format import MessageToJson
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import UnsupportedError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.ingest.accept import OtlpAnswer
 from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
-from tracereel_collector.otlp_out.forward.post import PATH_HEADER
+from tracereel_collector.otlp_out.forward.forwarder import PATH_HEADER
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 MAX_MESSAGE = 2_000
 """Longest error message in characters; exporters read at most 4 MiB of a response."""
-router = ScopedRouter()
+_json = partial(MessageToJson, always_print_fields_with_no_presence=True, indent=None)
+router = ScopedRouter(KeyScope.WRITE)
 
 
 def _described(signal: Signal) -> dict[str, Any]:
@@ -43,7 +45,7 @@ async def _receive(signal: Signal, request: Request) -> Response:
             f"content-type {content_type!r} is not supported; expected {PROTOBUF} or {JSON}"
         )
     is_json = content_type == JSON
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         parts.gate.charge(caller, size=len(data))
         answer = await parts.accept.otlp(
             signal,
@@ -53,7 +55,9 @@ async def _receive(signal: Signal, request: Request) -> Response:
             passed=request.headers.get(PATH_HEADER, ""),
         )
     parts.gate.charge(caller, records=answer.records)
-    return Response(_encoded(signal, answer, is_json=is_json), media_type=content_type)
+    message = response_of(signal, answer)
+    body = _json(message) if is_json else message.SerializeToString()
+    return Response(body, media_type=content_type)
 
 
 def _add_route(path: str, signal: Signal, summary: str, description: str) -> None:
@@ -62,7 +66,6 @@ def _add_route(path: str, signal: Signal, summary: str, description: str) -> Non
 
     router.post(
         path,
-        scope=KeyScope.WRITE,
         name=f"post_{path.removeprefix('/v1/')}",
         summary=summary,
         description=description,
@@ -94,21 +97,3 @@ def response_of(signal: Signal, answer: OtlpAnswer) -> Any:
         setattr(response.partial_success, signal.rejected_field, answer.refused)
         response.partial_success.error_message = answer.message[:MAX_MESSAGE]
     return response
-
-
-def _encoded(signal: Signal, answer: OtlpAnswer, *, is_json: bool) -> bytes:
-    """Encode the body of a successful response."""
-    response = response_of(signal, answer)
-    if not is_json:
-        return bytes(response.SerializeToString())
-    document: dict[str, Any] = {}
-    if response.HasField("partial_success"):
-        said = response.partial_success
-        head, *rest = signal.rejected_field.split("_")
-        name = head + "".join(word.capitalize() for word in rest)
-        # OTLP JSON encodes 64-bit integers as strings.
-        document["partialSuccess"] = {
-            name: str(getattr(said, signal.rejected_field)),
-            "errorMessage": said.error_message,
-        }
-    return json.dumps(document).encode()

@@ -13,7 +13,8 @@ import structlog
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from tracereel_collector.auth import Caller, KeyScope
+from tracereel_collector.auth import KeyScope
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import (
     BadRequestError,
     CollectorError,
@@ -25,11 +26,11 @@ from tracereel_collector.errors import (
 )
 from tracereel_collector.http.dependencies import Parts
 from tracereel_collector.http.errors import grpc_code
-from tracereel_collector.http.grpc_frames import STREAM_HEADER
-from tracereel_collector.http.grpc_listener import GrpcListener
+from tracereel_collector.http.grpc_frames import STREAM_HEADER, MessageHeads
+from tracereel_collector.http.grpc_listener import GrpcClient, GrpcListener
 from tracereel_collector.http.otlp import MAX_MESSAGE, response_of
 from tracereel_collector.ingest.otlp_schema import SIGNALS, Signal
-from tracereel_collector.otlp_out.forward.post import PATH_HEADER
+from tracereel_collector.otlp_out.forward.forwarder import PATH_HEADER
 from tracereel_collector.runtime.tenant_shares import TenantShares
 
 T = TypeVar("T")
@@ -65,34 +66,22 @@ _GZIP = b"\x1f\x8b"
 Handler = Callable[[object, Any], Awaitable[bytes]]
 
 
-class GrpcDoor:
-    """gRPC server; belongs to the event loop that starts it."""
+class GrpcServer:
+    """gRPC server of one event loop; `together` shares the port with other processes."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        *,
-        host: str,
-        port: int,
-        stop_seconds: float,
-        together: bool = False,
-    ) -> None:
+    def __init__(self, parts: Parts, settings: Settings, *, together: bool) -> None:
         self._parts = parts
         self._together = together
-        self._host, self._port = host, port
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._host, self._port = settings.host, settings.grpc_port
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._address = f"{host}:{self._port}"
         self._listener = GrpcListener(parts.connection_limits)
-        self._stop_seconds = stop_seconds
+        self._stop_seconds = settings.stop_seconds
         self._server: Any = None
-        limits = parts.connection_limits
-        self._calls = TenantShares("grpc_calls", limits.max_connections, parts.shares)
+        self._calls = TenantShares("grpc_calls", settings.max_connections, parts.shares)
 
     async def start(self) -> None:
-        """Start serving.
-
-        Raises:
-            StartupError: the address is not available.
-        """
+        """Start serving; raise StartupError if the address is not available."""
         limit = ("grpc.max_receive_message_length", self._parts.bodies.max_body_bytes)
         share = ("grpc.so_reuseport", 0)
         self._server = grpc.aio.server(options=[*_OPTIONS, limit, share])
@@ -124,29 +113,28 @@ class GrpcDoor:
 
     def _handler(self, signal: Signal) -> Handler:
         method = f"/{signal.service}/Export"
-        metrics = self._parts.http_metrics
+        metrics, observer = self._parts.http_metrics, self._parts.observer
 
         async def export(_messages: object, context: Any) -> bytes:
             started = time.perf_counter()
             code = grpc.StatusCode.CANCELLED
+            headers = {
+                key: value for key, value in context.invocation_metadata() if isinstance(value, str)
+            }
             try:
-                answer = await self._answer(signal, context)
+                answer = await self._answer(signal, context, headers)
                 code = answer.code if isinstance(answer, _Refusal) else grpc.StatusCode.OK
             finally:
-                metrics.requests.labels(method, code.name).inc()
                 seconds = time.perf_counter() - started
+                metrics.requests.labels(method, code.name).inc()
                 metrics.seconds.labels(method).observe(seconds)
-                if (observer := self._parts.observer) is not None:
+                if observer is not None:
                     observer.request_done(
                         method="gRPC",
                         route=method,
                         status=_STATUS.get(code, 400),
                         seconds=seconds,
-                        headers=[
-                            (key.encode(), value.encode())
-                            for key, value in context.invocation_metadata()
-                            if isinstance(value, str)
-                        ],
+                        headers=[(key.encode(), value.encode()) for key, value in headers.items()],
                     )
             if isinstance(answer, _Refusal):
                 await context.abort(answer.code, answer.message, answer.trailers)
@@ -155,43 +143,42 @@ class GrpcDoor:
 
         return export
 
-    async def _answer(self, signal: Signal, context: Any) -> "bytes | _Refusal":
+    async def _answer(
+        self, signal: Signal, context: Any, headers: dict[str, str]
+    ) -> "bytes | _Refusal":
         """Return the response or a refusal.
 
         It raises no exception, because gRPC would keep it and all that its frames hold in memory.
         """
         try:
-            return await self._receive(signal, context)
+            return await self._receive(signal, context, headers)
         except CollectorError as error:
             return _refusal(error)
         except Exception:
             log.exception("request_failed", path=f"/{signal.service}/Export")
             return _refusal(ServiceUnavailableError("the collector failed to handle the request"))
 
-    def _admit(self, headers: dict[str, str], peer: str) -> tuple[Caller, int]:
-        """Return the caller and its loopback port.
+    def _client(self, peer: str) -> GrpcClient:
+        """Return the client of a call.
 
         The peer, such as `ipv4:127.0.0.1:5000`, is the listener's side of the proxied connection.
         """
         port = unquote(peer).rpartition(":")[2]
-        host = self._listener.host_of(int(port)) if port.isdecimal() else None
-        if host is None:
+        client = self._listener.clients.get(int(port)) if port.isdecimal() else None
+        if client is None:
             raise ForbiddenError(
                 "calls are taken from the port for gRPC alone", hint=f"call {self._address}"
             )
-        caller = self._parts.gate.admit(headers, scope=KeyScope.WRITE, peer=host)
-        self._listener.admitted(int(port))
-        return caller, int(port)
+        return client
 
-    async def _receive(self, signal: Signal, context: Any) -> bytes:
-        parts = self._parts
-        headers = {
-            key: value for key, value in context.invocation_metadata() if isinstance(value, str)
-        }
-        caller, port = self._admit(headers, context.peer())
+    async def _receive(self, signal: Signal, context: Any, headers: dict[str, str]) -> bytes:
+        parts, client = self._parts, self._client(context.peer())
+        caller = parts.gate.admit(headers, scope=KeyScope.WRITE, peer=client.host)
+        client.is_admitted = True
         tenant = caller.tenant
+        stream = int(headers[STREAM_HEADER])
         with self._calls.holding(tenant):
-            async with self._body(context, port, int(headers[STREAM_HEADER]), tenant) as data:
+            async with self._body(context, client.messages, stream, tenant) as data:
                 parts.gate.charge(caller, size=len(data))
                 passed = headers.get(PATH_HEADER, "")
                 answer = await parts.accept.otlp(
@@ -202,12 +189,12 @@ class GrpcDoor:
 
     @asynccontextmanager
     async def _body(
-        self, context: Any, port: int, stream: int, tenant: str
+        self, context: Any, messages: MessageHeads, stream: int, tenant: str
     ) -> AsyncIterator[bytes]:
         """Yield the message of a call; its size is reserved before it is received."""
         bodies = self._parts.bodies
         deadline = asyncio.get_running_loop().time() + MESSAGE_SECONDS
-        head = await _until(deadline, self._listener.message_head(port, stream))
+        head = await _until(deadline, messages.wait_for(stream))
         if head is None:
             raise BadRequestError("the call carries no message")
         with bodies.holding(head.size, tenant=tenant):

@@ -15,12 +15,12 @@ from tracereel_collector.query.emitters import MAX_EMITTERS
 from tracereel_collector.query.sessions import MAX_SESSIONS
 from tracereel_collector.query.window import DAY, HOUR, Window, parse_window
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 Points = Annotated[int, Query(ge=1, le=MAX_POINTS)]
 State = Literal["alive", "ended", "recovered", "silent", "unknown"]
 
 
-@router.get("/v1/emitters", scope=KeyScope.READ, summary="List emitters")
+@router.get("/v1/emitters", summary="List emitters")
 async def get_emitters(
     request: Request,
     state: State | None = None,
@@ -42,7 +42,7 @@ async def get_emitters(
     )
 
 
-@router.get("/v1/sessions", scope=KeyScope.READ, summary="List conversations")
+@router.get("/v1/sessions", summary="List conversations")
 async def get_sessions(
     request: Request,
     from_: From = None,
@@ -61,7 +61,7 @@ async def get_sessions(
     )
 
 
-@router.get("/v1/sessions/{session_id:path}", scope=KeyScope.READ, summary="Show a conversation")
+@router.get("/v1/sessions/{session_id:path}", summary="Show a conversation")
 async def get_session(request: Request, session_id: str) -> Response:
     """Return the turns of a session, oldest first, with their model and tool calls."""
     return await query_json(
@@ -69,7 +69,7 @@ async def get_session(request: Request, session_id: str) -> Response:
     )
 
 
-@router.get("/v1/agents", scope=KeyScope.READ, summary="List agents")
+@router.get("/v1/agents", summary="List agents")
 async def get_agents(
     request: Request,
     from_: From = None,
@@ -87,7 +87,7 @@ async def get_agents(
     )
 
 
-@router.get("/v1/agents/{name:path}", scope=KeyScope.READ, summary="Show an agent")
+@router.get("/v1/agents/{name:path}", summary="Show an agent")
 async def get_agent(
     request: Request, name: str, from_: From = None, to: To = None, points: Points = 60
 ) -> Response:

@@ -1,7 +1,6 @@
 """`/`, `/docs` and `/web/…`: static files of the web page, read from the package."""
 
 import hashlib
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
@@ -13,7 +12,7 @@ from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.http.scoped_router import ScopedRouter
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.PUBLIC)
 
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -30,25 +29,16 @@ _HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """Static file with media type and entity tag."""
-
-    body: bytes
-    media_type: str
-    tag: str
-
-
-def _files(folder: Traversable, prefix: str = "") -> dict[str, _File]:
-    """Read all files with a known type below a folder; only these are served."""
-    found: dict[str, _File] = {}
+def _files(folder: Traversable, prefix: str = "") -> dict[str, tuple[bytes, dict[str, str]]]:
+    """Read all files with a known type below a folder; return their content and headers."""
+    found: dict[str, tuple[bytes, dict[str, str]]] = {}
     for each in folder.iterdir():
         if each.is_dir():
             found |= _files(each, f"{prefix}{each.name}/")
         elif media_type := _TYPES.get(each.name.rpartition(".")[2]):
             body = each.read_bytes()
             tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-            found[prefix + each.name] = _File(body, media_type, tag)
+            found[prefix + each.name] = body, {**_HEADERS, "Content-Type": media_type, "ETag": tag}
     return found
 
 
@@ -56,28 +46,27 @@ _FILES: Final = _files(resources.files("tracereel_collector").joinpath("web"))
 
 
 def _serve(request: Request, path: str) -> Response:
-    file = _FILES.get(path)
-    if file is None:
+    if path not in _FILES:
         raise UnknownResourceError(f"the page has no file {path[:80]!r}")
-    headers = {**_HEADERS, "ETag": file.tag}
-    if request.headers.get("if-none-match") == file.tag:
+    body, headers = _FILES[path]
+    if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return Response(file.body, media_type=file.media_type, headers=headers)
+    return Response(body, headers=headers)
 
 
-@router.get("/", scope=KeyScope.PUBLIC, include_in_schema=False)
+@router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """Return the page."""
     return _serve(request, "index.html")
 
 
-@router.get("/docs", scope=KeyScope.PUBLIC, include_in_schema=False)
+@router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Return the API documentation page."""
     return _serve(request, "docs.html")
 
 
-@router.get("/web/{path:path}", scope=KeyScope.PUBLIC, include_in_schema=False)
+@router.get("/web/{path:path}", include_in_schema=False)
 async def web(request: Request, path: str) -> Response:
     """Return a static file of the pages."""
     return _serve(request, path)

@@ -27,11 +27,7 @@ Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)]
 def ranges(
     given: Mapping[str, object], names: Iterable[str]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the `min_…` and the `max_…` parameters by name.
-
-    Raises:
-        BadRequestError: a minimum is above its maximum.
-    """
+    """Return the `min_…` and the `max_…` parameters by name."""
     least, most = {}, {}
     for name in names:
         low, high = given.get(f"min_{name}"), given.get(f"max_{name}")
@@ -75,12 +71,7 @@ def check_size(data: bytes, most: int) -> None:
 
 
 def parse_body(model: type[Model], data: bytes, *, hint: str | None = None) -> Model:
-    """Parse a small JSON body.
-
-    Raises:
-        TooLargeError: it is too long.
-        BadRequestError: it does not match the model.
-    """
+    """Parse a small JSON body."""
     check_size(data, MAX_BYTES)
     try:
         return model.model_validate_json(data)

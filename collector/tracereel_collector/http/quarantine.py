@@ -13,12 +13,12 @@ from tracereel_collector.http.dependencies import caller_of, parts_of
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.model import QuarantineEntry
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 MAX_LISTED = 1_000
 EntryId = Annotated[int, Path(ge=1, lt=2**62)]
 
 
-@router.get("/v1/quarantine", scope=KeyScope.READ, summary="List quarantined records")
+@router.get("/v1/quarantine", summary="List quarantined records")
 async def list_entries(
     request: Request,
     before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
@@ -27,17 +27,17 @@ async def list_entries(
     """List quarantined records, newest first; pass `next` as `?before=` for the next page."""
     parts, tenant = parts_of(request), caller_of(request).tenant
     found = await asyncio.to_thread(
-        parts.queue.quarantined, tenant=tenant, before=before, limit=limit
+        parts.queue.quarantine.entries, tenant=tenant, before=before, limit=limit
     )
     following = found[-1].id if len(found) == limit else None
     return {"entries": [_shown(each) for each in found], "next": following}
 
 
-@router.get("/v1/quarantine/{entry_id}", scope=KeyScope.READ, summary="Show a quarantined record")
+@router.get("/v1/quarantine/{entry_id}", summary="Show a quarantined record")
 async def show_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
     """Return the record with its data, as text if it is UTF-8, else as base64."""
     parts, tenant = parts_of(request), caller_of(request).tenant
-    found = await asyncio.to_thread(parts.queue.quarantine_entry, entry_id, tenant=tenant)
+    found = await asyncio.to_thread(parts.queue.quarantine.entry, entry_id, tenant=tenant)
     if found is None:
         raise _unknown(entry_id)
     return _shown(found)
@@ -69,10 +69,10 @@ async def drop_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
 def _act(request: Request, entry_id: int, event: str) -> None:
     """Write the audit record, then retry or drop the entry."""
     parts, caller = parts_of(request), caller_of(request)
-    entry = parts.queue.quarantine_entry(entry_id, tenant=caller.tenant)
+    entry = parts.queue.quarantine.entry(entry_id, tenant=caller.tenant)
     if entry is None:
         raise _unknown(entry_id)
-    parts.administration.audit.act(
+    parts.gate.audit.act(
         event,
         tenant=caller.tenant,
         by=caller.name,
@@ -82,7 +82,7 @@ def _act(request: Request, entry_id: int, event: str) -> None:
         bytes=entry.size,
     )
     is_retry = event == "quarantine.retried"
-    act = parts.queue.retry_quarantined if is_retry else parts.queue.drop_quarantined
+    act = parts.queue.quarantine.retry if is_retry else parts.queue.quarantine.drop
     if not act(entry_id, tenant=caller.tenant):
         raise _unknown(entry_id)  # a concurrent request was faster
 

@@ -20,7 +20,7 @@ from tracereel_collector.query.run.rows import BEGINNING, Cursor
 from tracereel_collector.query.run.serialize import Entry
 from tracereel_collector.query.state_at import parse_moment
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 PAGE = 500
 """Entries of one query, and most that a playback holds in memory."""
 QUIET_SECONDS = 15.0
@@ -31,7 +31,7 @@ MAX_SECONDS = 3_600.0
 NextPage = Callable[[Cursor], Awaitable[Page]]
 
 
-@router.get("/v1/replay/{trace_id}", scope=KeyScope.READ, summary="Replay a run")
+@router.get("/v1/replay/{trace_id}", summary="Replay a run")
 async def get_replay(
     request: Request,
     trace_id: str,

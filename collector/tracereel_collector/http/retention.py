@@ -6,13 +6,13 @@ from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.dependencies import caller_of, parts_of, query
+from tracereel_collector.http.dependencies import body_of, caller_of, query
 from tracereel_collector.http.parameters import json_body, parse_body
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.replay import check_trace_id
 from tracereel_collector.query.retention import MAX_DAYS
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.ADMIN)
 UserId = Annotated[str, Path(min_length=1, max_length=512)]
 
 
@@ -33,32 +33,24 @@ async def get_retention(request: Request) -> dict[str, Any]:
 
 
 @router.post(
-    "/v1/retention",
-    scope=KeyScope.ADMIN,
-    summary="Set how long rows are kept",
-    openapi_extra=json_body(RetentionRule),
+    "/v1/retention", summary="Set how long rows are kept", openapi_extra=json_body(RetentionRule)
 )
 async def set_retention(request: Request) -> dict[str, Any]:
     """Set the tenant's retention; older rows are deleted permanently within about a minute."""
-    parts, caller = parts_of(request), caller_of(request)
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
-        rule = parse_body(RetentionRule, data, hint='send {"days": 30}')
-    return await query(
-        request,
-        lambda parts, tenant: parts.retention.set(tenant, rule.days or 0, by=caller.name),
-    )
+    by = caller_of(request).name
+    async with body_of(request) as data:
+        days = parse_body(RetentionRule, data, hint='send {"days": 30}').days or 0
+    return await query(request, lambda parts, tenant: parts.retention.set(tenant, days, by=by))
 
 
-@router.delete(
-    "/v1/retention", scope=KeyScope.ADMIN, summary="Keep rows as long as the collector is set to"
-)
+@router.delete("/v1/retention", summary="Keep rows as long as the collector is set to")
 async def unset_retention(request: Request) -> dict[str, Any]:
     """Delete the tenant's rule, so that the collector's default applies."""
     by = caller_of(request).name
     return await query(request, lambda parts, tenant: parts.retention.set(tenant, None, by=by))
 
 
-@router.delete("/v1/traces/{trace_id}", scope=KeyScope.ADMIN, summary="Delete a run")
+@router.delete("/v1/traces/{trace_id}", summary="Delete a run")
 async def delete_trace(request: Request, trace_id: str) -> dict[str, Any]:
     """Delete a run from all tables, the queue and the quarantine.
 
@@ -69,9 +61,7 @@ async def delete_trace(request: Request, trace_id: str) -> dict[str, Any]:
     return await query(request, lambda parts, tenant: parts.deletion.trace(tenant, trace_id, by=by))
 
 
-@router.delete(
-    "/v1/users/{user_id:path}", scope=KeyScope.ADMIN, summary="Delete all runs of a user"
-)
+@router.delete("/v1/users/{user_id:path}", summary="Delete all runs of a user")
 async def delete_user(request: Request, user_id: UserId) -> dict[str, Any]:
     """Delete every run in which an event or a span names the user."""
     by = caller_of(request).name

@@ -1,6 +1,6 @@
 """Router whose routes each declare the scope that callers need."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from fastapi import FastAPI, Request
@@ -55,90 +55,75 @@ class ScopedRoute(APIRoute):
             raise TypeError(f"{path}: read bodies with parts.bodies; FastAPI takes any size")
 
     def get_route_handler(self) -> Handler:
-        """Wrap the handler in the checks of scope and query parameters."""
+        """Admit the caller before the handler runs, and again during a streamed response."""
         handler = super().get_route_handler()
         if self.scope is KeyScope.PUBLIC:
             return handler
-        if self.scope is not KeyScope.WRITE and self.path.startswith(OURS):
-            names = {
-                field.alias: bool(getattr(field.field_info, "include_in_schema", True))
-                for field in self.dependant.query_params
-            }
-            handler = _refusing_unknown(names, handler)
-        return _behind_gate(self.scope, self.credentials, handler)
 
+        async def guarded(request: Request) -> Response:
+            parts = parts_of(request)
 
-class ScopedRouter:
-    """Routes of one module; each must have a scope."""
+            def admit() -> Caller:
+                return parts.gate.admit(
+                    self.credentials(request.headers),
+                    scope=self.scope,
+                    peer=request.client.host if request.client else "",
+                    query=request.scope["query_string"].decode("latin-1"),
+                )
 
-    def __init__(self, *, credentials: Credentials = _unchanged) -> None:
-        self.routes: list[ScopedRoute] = []
-        self._credentials = credentials
+            caller = request.state.caller = admit()
+            parts.requests.take(caller.tenant)
+            request.scope[REQUEST_OF] = caller.tenant
+            if self.scope is not KeyScope.WRITE and self.path.startswith(OURS):
+                self._refuse_unknown(request.query_params)
+            response = await handler(request)
+            return AdmittedStream(response, admit) if is_stream(response) else response
 
-    def get(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """Declare a `GET` route; options are those of FastAPI."""
-        return self._route("GET", path, scope=scope, **options)
+        return guarded
 
-    def post(self, path: str, *, scope: KeyScope, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        """Declare a `POST` route."""
-        return self._route("POST", path, scope=scope, **options)
-
-    def delete(
-        self, path: str, *, scope: KeyScope, **options: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        """Declare a `DELETE` route."""
-        return self._route("DELETE", path, scope=scope, **options)
-
-    def _route(self, method: str, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
-        def declare(endpoint: Endpoint) -> Endpoint:
-            options.update(methods=[method], credentials=self._credentials)
-            self.routes.append(ScopedRoute(path, endpoint, **options))
-            return endpoint
-
-        return declare
-
-
-def _behind_gate(scope: KeyScope, credentials: Credentials, handler: Handler) -> Handler:
-    """Admit the caller before the handler runs, and again during a streamed response."""
-
-    async def guarded(request: Request) -> Response:
-        parts = parts_of(request)
-
-        def admit() -> Caller:
-            return parts.gate.admit(
-                credentials(request.headers),
-                scope=scope,
-                peer=request.client.host if request.client else "",
-                query=request.scope["query_string"].decode("latin-1"),
-            )
-
-        caller = request.state.caller = admit()
-        parts.requests.take(caller.tenant)
-        request.scope[REQUEST_OF] = caller.tenant
-        response = await handler(request)
-        return AdmittedStream(response, admit) if is_stream(response) else response
-
-    return guarded
-
-
-def _refusing_unknown(names: Mapping[str, bool], handler: Handler) -> Handler:
-    """Refuse query parameters that the handler does not read.
-
-    Otherwise a misspelt filter would silently match everything. Names that map to False are read
-    but not listed in the error message.
-    """
-
-    async def checked(request: Request) -> Response:
-        for name in request.query_params:
-            if name not in names and name != TENANT:
-                known = ", ".join(sorted(each for each, is_offered in names.items() if is_offered))
+    def _refuse_unknown(self, given: Iterable[str]) -> None:
+        """Refuse parameters that are not read: a misspelt filter would match everything."""
+        fields: dict[str, Any] = {
+            field.alias: field.field_info for field in self.dependant.query_params
+        }
+        for name in given:
+            if name not in fields and name != TENANT:
+                shown = [each for each in fields if fields[each].include_in_schema]
+                known = ", ".join(sorted(shown))
                 raise BadRequestError(
                     f"there is no parameter {name[:40]!r};"
                     f" expected {f'some of {known}' if known else 'none'}"
                 )
-        return await handler(request)
 
-    return checked
+
+class ScopedRouter:
+    """Routes of one module, and the scope of those that name no other; options are FastAPI's."""
+
+    def __init__(self, scope: KeyScope, *, credentials: Credentials = _unchanged) -> None:
+        self.routes: list[ScopedRoute] = []
+        self._options = {"scope": scope, "credentials": credentials}
+
+    def get(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `GET` route."""
+        return self._declare("GET", path, options)
+
+    def post(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `POST` route."""
+        return self._declare("POST", path, options)
+
+    def delete(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `DELETE` route."""
+        return self._declare("DELETE", path, options)
+
+    def _declare(
+        self, method: str, path: str, options: Mapping[str, Any]
+    ) -> Callable[[Endpoint], Endpoint]:
+        def declare(endpoint: Endpoint) -> Endpoint:
+            route = ScopedRoute(path, endpoint, methods=[method], **{**self._options, **options})
+            self.routes.append(route)
+            return endpoint
+
+        return declare
 
 
 def describe_security(app: FastAPI) -> None:

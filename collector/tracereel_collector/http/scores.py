@@ -6,7 +6,7 @@ from fastapi import Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.dependencies import caller_of, parts_of, query_json
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of, query_json
 from tracereel_collector.http.events import is_stored
 from tracereel_collector.http.parameters import (
     WAIT_SECONDS,
@@ -19,7 +19,7 @@ from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.model import Kind
 from tracereel_collector.query.scores import LATEST, MAX_LISTED, ScoreFilter
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 _TEXTS = (
     *("id", "trace_id", "span_id", "execution_id", "agent_name", "name"),
     *("comment", "source", "author"),
@@ -40,7 +40,7 @@ _BODY = {
 }
 
 
-@router.get("/v1/scores", scope=KeyScope.READ, summary="List scores")
+@router.get("/v1/scores", summary="List scores")
 async def get_scores(
     request: Request,
     trace_id: str = "",
@@ -74,7 +74,7 @@ async def get_scores(
     )
 
 
-@router.get("/v1/scores/averages", scope=KeyScope.READ, summary="Average scores per agent")
+@router.get("/v1/scores/averages", summary="Average scores per agent")
 async def get_averages(
     request: Request, name: str = "", agent: str = "", source: str = "", trace_id: str = ""
 ) -> Response:
@@ -96,7 +96,7 @@ async def post_scores(
 ) -> JSONResponse:
     """Record one score or an array of them; a known id replaces the earlier score."""
     parts, caller = parts_of(request), caller_of(request)
-    async with parts.bodies.read(request.stream(), request.headers, tenant=caller.tenant) as data:
+    async with body_of(request) as data:
         parts.gate.charge(caller, size=len(data))
         accepted, ids = await parts.accept.scores(data, tenant=caller.tenant)
     parts.gate.charge(caller, records=len(ids) + accepted.refused)

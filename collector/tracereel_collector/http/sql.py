@@ -8,13 +8,13 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.http.dependencies import caller_of, parts_of, query
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of, query
 from tracereel_collector.http.parameters import check_size
 from tracereel_collector.http.scoped_router import ScopedRouter
-from tracereel_collector.query.user_sql import PeoplesSql, SqlQuery
+from tracereel_collector.query.user_sql import SqlQuery, UserSql
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 MAX_ROWS = 100_000
 ROWS = 1_000
 Format = Literal["json", "csv", "ndjson", "parquet"]
@@ -74,9 +74,7 @@ class _Compact(msgspec.Struct):
     rows: int
 
 
-@router.post(
-    "/v1/sql", scope=KeyScope.READ, summary="Ask in SQL", openapi_extra={"requestBody": _BODY}
-)
+@router.post("/v1/sql", summary="Ask in SQL", openapi_extra={"requestBody": _BODY})
 async def post_sql(
     request: Request,
     format: Format | None = None,  # noqa: A002 - part of the API
@@ -88,20 +86,20 @@ async def post_sql(
     placeholders.
     """
     parts, tenant = parts_of(request), caller_of(request).tenant
-    async with parts.bodies.read(request.stream(), request.headers, tenant=tenant) as data:
-        said = _read(data, request.headers.get("content-type", ""))
+    async with body_of(request) as data:
+        given = _read(data, request.headers.get("content-type", ""))
     wanted, media = _FORMATS[format or _wanted(request.headers.get("accept", ""))]
-    asked = SqlQuery(
-        sql=said.query.encode("utf-8", "surrogatepass"),
+    statement = SqlQuery(
+        sql=given.query.encode("utf-8", "surrogatepass"),
         tenant=tenant,
-        parameters={name: _text(value) for name, value in said.parameters.items()},
+        parameters={name: _text(value) for name, value in given.parameters.items()},
         format=wanted,
         settings=_NUMBERS,
         rows=limit,
         whole=True,
     )
     async with parts.sql.slot(tenant):
-        answer, made, rows = await query(request, lambda parts, _: _run(parts.sql, asked))
+        answer, made, rows = await query(request, lambda parts, _: _run(parts.sql, statement))
     limited = rows is not None and rows >= limit
     headers = {"X-Limit-Reached": str(limited).lower()}
     if made == "JSONCompact" == wanted:
@@ -111,8 +109,8 @@ async def post_sql(
     return Response(answer, media_type=media, headers=headers)
 
 
-def _run(sql: PeoplesSql, asked: SqlQuery) -> tuple[bytes, str, int | None]:
-    with sql.run(asked) as (result, made):
+def _run(sql: UserSql, statement: SqlQuery) -> tuple[bytes, str, int | None]:
+    with sql.run(statement) as (result, made):
         return b"".join(result.chunks()), made, result.rows
 
 

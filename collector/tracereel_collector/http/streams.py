@@ -90,12 +90,21 @@ class AdmittedStream(Response):
 
 
 class HeldStream(StreamingResponse):
-    """Streamed response that releases resources, such as a slot, when it ends."""
+    """Streamed response that releases resources, such as a slot, when it ends.
+
+    `refused_event` is the last of Server-Sent Events whose caller is refused.
+    """
 
     def __init__(
-        self, chunks: AsyncIterator[bytes], *, held: contextlib.AsyncExitStack, **options: Any
+        self,
+        chunks: AsyncIterator[bytes],
+        *,
+        held: contextlib.AsyncExitStack,
+        refused_event: str = "cut",
+        **options: Any,
     ) -> None:
         super().__init__(chunks, **options)
+        self.refused_event = refused_event
         self._held_until_end = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,12 +1,12 @@
 """`GET /v1/tail`: live stream of acknowledged records as Server-Sent Events."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Annotated
 
 from fastapi import Header, Query, Request
 from fastapi.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
 from tracereel_collector.auth import KeyScope
@@ -14,12 +14,13 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.http.dependencies import caller_of, parts_of
 from tracereel_collector.http.parameters import Number, attribute_pairs, ranges
 from tracereel_collector.http.scoped_router import ScopedRouter
-from tracereel_collector.live.filters import MEASURES, TailFilter
+from tracereel_collector.http.streams import HeldStream
+from tracereel_collector.live.filters import MEASURES, VALUES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
-from tracereel_collector.live.spans import SPAN_EVENT
+from tracereel_collector.model import SPAN_EVENT
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 RETRY_MILLISECONDS = 2000
 MAX_VALUES = 20
 MAX_NUMBER = 2**63 - 1
@@ -27,16 +28,11 @@ Values = Annotated[list[str] | None, Query(max_length=MAX_VALUES)]
 Elsewhere = Annotated[str | None, Query(include_in_schema=False)]
 """Search filters that the tail does not support; read to refuse them with a reason."""
 _TYPES = (*sorted(EVENT_TYPES), SPAN_EVENT)
-_VALUES = (
-    *("type", "agent", "pipeline", "status", "error", "category", "code", "session", "user"),
-    *("trace", "model", "provider", "service"),
-)
 _OF_SCORES = ("score", "score_category", "min_score", "max_score")
 
 
 @router.get(
     "/v1/tail",
-    scope=KeyScope.READ,
     summary="Watch live",
     responses={
         200: {"content": {"text/event-stream": {}}, "description": "A stream that goes on."}
@@ -85,7 +81,7 @@ async def get_tail(
     least, most = ranges(given, MEASURES)
     parts, caller = parts_of(request), caller_of(request)
     wanted = TailFilter(
-        **{name: tuple(given[name] or ()) for name in _VALUES},
+        values={name: tuple(given[name] or ()) for name in VALUES},
         least=least,
         most=most,
         attribute=attribute_pairs(attribute),
@@ -93,7 +89,16 @@ async def get_tail(
     )
     seen = last_event_id if last_event_id is not None else after
     position = await asyncio.to_thread(parts.tail.position, seen)
-    return _Stream(parts.tail, parts.tail.subscribe(caller.tenant, wanted, position))
+    reader = parts.tail.subscribe(caller.tenant, wanted, position)
+    held = AsyncExitStack()
+    held.enter_context(_leaving(parts.tail, reader))
+    return HeldStream(
+        _frames(reader, parts.tail.beat_seconds),
+        held=held,
+        refused_event="end",
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
 
 
 def _refuse_scores(given: dict[str, object]) -> None:
@@ -118,49 +123,24 @@ def _refuse_types(names: Iterable[str]) -> None:
             )
 
 
-class _Stream(Response):
-    """Endless response that always releases its reader."""
+@contextmanager
+def _leaving(tail: LiveTail, reader: Reader) -> Iterator[None]:
+    """Remove a reader at the end of its response and count why it ended."""
+    reason = "left"
+    try:
+        yield
+        reason = "stopping" if reader.is_over else "left"
+    except asyncio.CancelledError:
+        reason = "refused"
+        raise
+    finally:
+        tail.leave(reader, reason)
 
-    media_type = "text/event-stream"
-    refused_event = "end"
 
-    def __init__(self, tail: LiveTail, reader: Reader) -> None:
-        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
-        del self.headers["content-length"]
-        self._tail = tail
-        self._reader = reader
-        self._opening = b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the reader ends or the client disconnects."""
-        del scope
-        watching = asyncio.create_task(self._until_gone(receive))
-        reason = "left"
-        try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                }
-            )
-            await send({"type": "http.response.body", "body": self._opening, "more_body": True})
-            reason = await self._send_all(watching, send)
-        except asyncio.CancelledError:
-            reason = "refused"
-            raise
-        finally:
-            self._tail.leave(self._reader, reason)
-            watching.cancel()
-
-    async def _send_all(self, watching: "asyncio.Task[None]", send: Send) -> str:
-        reason, last, beat = "stopping", False, self._tail.beat_seconds
-        while not last and not watching.done():
-            data, last = await self._reader.take(seconds=beat)
-            await send({"type": "http.response.body", "body": data, "more_body": not last})
-        return "left" if watching.done() else reason
-
-    async def _until_gone(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._reader.end("end", {"reason": "the client does not read", "retry": False})
+async def _frames(reader: Reader, beat_seconds: float) -> AsyncIterator[bytes]:
+    """Yield frames until the reader ends."""
+    yield b"retry: %d\nid: %d\n\n" % (RETRY_MILLISECONDS, reader.number)
+    is_last = False
+    while not is_last:
+        frames, is_last = await reader.take(seconds=beat_seconds)
+        yield frames

@@ -29,7 +29,7 @@ from tracereel_collector.query.search import MAX_BUCKETS, MAX_EXECUTIONS, MAX_RU
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
 
-router = ScopedRouter()
+router = ScopedRouter(KeyScope.READ)
 DEFAULT_WINDOW = 7 * DAY
 """Default window of counts and of sort orders other than newest first."""
 MAX_BUDGET = 64 * 1024 * 1024
@@ -38,7 +38,7 @@ Texts = Annotated[list[str] | None, Query()]
 Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
 
 
-@router.get("/v1/traces", scope=KeyScope.READ, summary="Search runs")
+@router.get("/v1/traces", summary="Search runs")
 async def get_traces(
     request: Request,
     from_: From = None,
@@ -114,7 +114,7 @@ async def get_traces(
     return await query_json(request, lambda parts, tenant: parts.search.document(tenant, question))
 
 
-@router.get("/v1/traces/{trace_id}", scope=KeyScope.READ, summary="Read a run as a tree")
+@router.get("/v1/traces/{trace_id}", summary="Read a run as a tree")
 async def get_trace(
     request: Request,
     trace_id: str,
@@ -149,11 +149,7 @@ async def get_trace(
     )
 
 
-@router.get(
-    "/v1/traces/{trace_id}/completeness",
-    scope=KeyScope.READ,
-    summary="Read whether a run is complete",
-)
+@router.get("/v1/traces/{trace_id}/completeness", summary="Read whether a run is complete")
 async def get_completeness(request: Request, trace_id: str, *, linked: bool = True) -> Response:
     """Return emitters, number ranges, gaps, duplicates, clock errors and queued events of a run."""
     check_trace_id(trace_id)
@@ -166,7 +162,7 @@ async def get_completeness(request: Request, trace_id: str, *, linked: bool = Tr
     return await query_json(request, ask)
 
 
-@router.get("/v1/traces/{a}/diff/{b}", scope=KeyScope.READ, summary="Compare two runs")
+@router.get("/v1/traces/{a}/diff/{b}", summary="Compare two runs")
 async def get_diff(
     request: Request, a: str, b: str, *, everything: bool = False, linked: bool = True
 ) -> Response:
@@ -184,7 +180,7 @@ async def get_diff(
     )
 
 
-@router.get("/v1/traces/{trace_id}/tape", scope=KeyScope.READ, summary="Fetch the tape of a run")
+@router.get("/v1/traces/{trace_id}/tape", summary="Fetch the tape of a run")
 async def get_tape(
     request: Request,
     trace_id: str,
@@ -198,11 +194,7 @@ async def get_tape(
     return Response(lines, media_type="application/x-ndjson")
 
 
-@router.get(
-    "/v1/traces/{trace_id}/replayable",
-    scope=KeyScope.READ,
-    summary="Ask whether a run can be replayed",
-)
+@router.get("/v1/traces/{trace_id}/replayable", summary="Ask whether a run can be replayed")
 async def get_replayable(request: Request, trace_id: str) -> Response:
     """Return `yes`, `partly` or `no` with reasons, the command, past replays and branches."""
     check_trace_id(trace_id)
@@ -211,12 +203,7 @@ async def get_replayable(request: Request, trace_id: str) -> Response:
     )
 
 
-@router.get(
-    "/v1/traces/{trace_id}/jaeger",
-    scope=KeyScope.READ,
-    summary="Open a run in Jaeger",
-    status_code=307,
-)
+@router.get("/v1/traces/{trace_id}/jaeger", summary="Open a run in Jaeger", status_code=307)
 async def open_in_jaeger(request: Request, trace_id: str) -> RedirectResponse:
     """Redirect to the run at `TRACEREEL_JAEGER_URL`; by default to `/api/traces/{trace_id}`."""
     check_trace_id(trace_id)

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tracereel_collector.auth.claims import HINT, TenantClaimedError
 from tracereel_collector.errors import BadRequestError, ForbiddenError
@@ -14,7 +14,7 @@ from tracereel_collector.ingest.events import NDJSON, split_events
 from tracereel_collector.ingest.heartbeats import check_heartbeats
 from tracereel_collector.ingest.objects import count_json
 from tracereel_collector.ingest.otlp import FOREIGN, CheckedRequest, OtlpCheck
-from tracereel_collector.ingest.otlp_limits import OtlpLimits
+from tracereel_collector.ingest.otlp_mend import OtlpLimits
 from tracereel_collector.ingest.otlp_schema import Signal
 from tracereel_collector.ingest.quick import MAX_AT_ONCE, QuickCheck
 from tracereel_collector.ingest.redaction import Redactor
@@ -22,6 +22,7 @@ from tracereel_collector.ingest.scores import check_scores
 from tracereel_collector.ingest.small_bodies import CheckedObjects
 from tracereel_collector.ingest.working_memory import WAIT_SECONDS, WorkingMemory
 from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.queue import DurableQueue
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import OtlpMetrics
 
@@ -44,22 +45,8 @@ EVENT_BYTES = 250
 """Memory per JSON value while all events of a body are checked at once."""
 
 
-class Appends(Protocol):
-    """Interface of the queue that ingest uses."""
-
-    async def append(self, body: Body, /) -> Receipt:
-        """Append a body and return once it is durable."""
-        ...
-
-
-class Forwards(Protocol):
-    """Interface of the forwarder that ingest uses."""
-
-    def offer(
-        self, kind: Kind, data: bytes, records: int, /, *, tenant: str, passed: str = ""
-    ) -> None:
-        """Queue a copy for forwarding, or drop it; never blocks."""
-        ...
+Forward = Callable[[Body, str], None]
+"""Queues a copy of a body that came through other collectors, or drops it; never blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +97,13 @@ class Accept:
 
     def __init__(
         self,
-        queue: Appends,
+        queue: DurableQueue,
         *,
         max_event_bytes: int,
         now_unix_nano: Callable[[], int],
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
-        forward: Forwards | None = None,
+        forward: Forward | None = None,
         otlp_limits: OtlpLimits | None = None,
         working_bytes: int = WORKING_BYTES,
         shares: SharePolicy = ONE_TENANT,
@@ -175,30 +162,20 @@ class Accept:
                 return await _in_thread(check)
 
     def _take_events(self, data: bytes, tenant: str, content_type: str) -> _Taken:
+        checked, single = None, False
         if self._quick is not None and content_type in NDJSON:
-            whole = self._quick.check(data)
-            if whole is not None:
-                body = Body(
-                    kind=Kind.EVENTS,
-                    tenant=tenant,
-                    received_unix_nano=self._now(),
-                    data=whole.data,
-                    records=whole.records,
-                    runs=whole.runs,
-                    owners=whole.owners,
-                )
-                return _Taken(body, rejected=[])
-        lines, changed, single = split_events(
-            data, content_type=content_type, max_objects=self._max_objects
-        )
-        checked = self._check.check(lines, tenant=tenant)
-        as_it_came = not (changed or checked.changed or single)
+            checked = self._quick.check(data)
+        if checked is None:
+            lines, single = split_events(
+                data, content_type=content_type, max_objects=self._max_objects
+            )
+            checked = self._check.check(lines, tenant=tenant)
         body = Body(
             kind=Kind.EVENTS,
             tenant=tenant,
             received_unix_nano=self._now(),
-            data=data.strip() if as_it_came else b"\n".join(checked.lines),
-            records=len(checked.lines),
+            data=b"\n".join(checked.lines),
+            records=checked.records,
             rejected=checked.reasons.total(),
             rejected_reasons=tuple(checked.reasons.items()),
             runs=checked.runs,
@@ -208,11 +185,9 @@ class Accept:
 
     async def _append(self, body: Body, *, passed: str = "") -> Receipt:
         """Append a body; forward it unless all of it is duplicate."""
-        receipt = await self._queue.append(body)
+        receipt = await asyncio.wrap_future(self._queue.append(body))
         if self._forward is not None and receipt.appended:
-            self._forward.offer(
-                body.kind, body.data, body.records, tenant=body.tenant, passed=passed
-            )
+            self._forward(body, passed)
         return receipt
 
     async def otlp(
@@ -297,7 +272,7 @@ class Accept:
             records=len(checked.lines),
             rejected=len(checked.rejected),
         )
-        receipt = await self._queue.append(body)
+        receipt = await self._append(body)
         if not checked.lines:
             name = kind.removesuffix("s")
             raise BadRequestError(f"no {name} is acceptable: {checked.rejected[0].reason}")

@@ -9,7 +9,7 @@ for its error message. Lines that pass are stored unchanged.
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -52,14 +52,14 @@ class Checked:
     """Accepted lines and rejections of a body."""
 
     lines: list[bytes]
-    changed: bool
-    """Whether `lines` differ from the body, so that it must be rebuilt."""
+    """Accepted lines; a body that is accepted unchanged may be one item."""
+    records: int
     runs: tuple[EmitterRun, ...]
     owners: tuple[Owner, ...]
     """Distinct pairs of session and claimed user in the accepted lines."""
-    rejected: list[Rejection]
+    rejected: list[Rejection] = field(default_factory=list)
     """First rejections, with reasons."""
-    reasons: Counter[str]
+    reasons: Counter[str] = field(default_factory=Counter)
     """All rejections by code."""
 
 
@@ -93,9 +93,7 @@ class EventCheck:
         """Split the lines of a tenant's body into accepted and rejected ones."""
         kept: list[bytes] = []
         rejected: list[Rejection] = []
-        keys = 0
         reasons: Counter[str] = Counter()
-        reserved = redacted = False
         numbers: list[tuple[str | None, int | None]] = []
         owners: dict[Owner, None] = {}
         for index, line in enumerate(lines):
@@ -104,28 +102,21 @@ class EventCheck:
                 event = self._decode(line)
                 typed = self._typed(line, event)
                 if self._redactor is not None and self._redactor.event(event):
-                    redacted = True
                     line = msgspec.json.encode(event)
                     typed = self._typed(line, event)
-                if not OURS.isdisjoint(event):
-                    reserved = True
-                    _check_claim(event, tenant)
+                _check_claim(event, tenant)
             except _EventRefusedError as no:
                 reasons[no.code] += 1
                 if len(rejected) < REJECTIONS_KEPT:
                     rejected.append(Rejection(index, no.event_id or _id_of(event), no.reason))
                 continue
-            kept.append(line)
+            kept.append(_mended(line, event))
             numbers.append((typed.emitter_id, typed.emitter_seq))
             if typed.session_id is not None and typed.user_id is not None:
                 owners[typed.session_id, typed.user_id] = None
-            keys += _count_keys(event) if _may_nest(line) else len(event)
-        mended = kept
-        if reserved or not _has_no_repeats(kept, keys):
-            mended = [_mended(line, self._untyped.decode(line)) for line in kept]
         return Checked(
-            lines=mended,
-            changed=bool(reasons) or redacted or mended != kept,
+            lines=kept,
+            records=len(kept),
             runs=emitter_runs(numbers),
             owners=tuple(owners),
             rejected=rejected,
@@ -189,21 +180,6 @@ def _may_nest(line: bytes) -> bool:
     return b"[" in line or line.find(b"{", 1) >= 0
 
 
-def _has_no_repeats(lines: list[bytes], keys: int) -> bool:
-    """Return True only if no key is repeated; a cheap test with false negatives.
-
-    It compares the number of keys in the text with the decoded ones. Lines with line feeds also fail.
-    """
-    text = b"\n".join(lines)
-    return (
-        text.count(b'":') == keys
-        and b"\t" not in text
-        and b"\r" not in text
-        and b" :" not in text
-        and not any(b"\n" in line for line in lines)
-    )
-
-
 def _check_claim(event: dict[str, Any], tenant: str) -> None:
     claimed = event.get(EVENT_FIELD)
     if claimed not in (None, "", tenant):
@@ -211,16 +187,18 @@ def _check_claim(event: dict[str, Any], tenant: str) -> None:
 
 
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
-    """Return the line without repeated keys and without fields reserved for the collector."""
+    """Return the line without repeated keys, line feeds and fields reserved for the collector."""
     if not OURS.isdisjoint(event):
         return msgspec.json.encode({key: value for key, value in event.items() if key not in OURS})
-    said_once = msgspec.json.encode(event)
-    if said_once == line:
-        return line  # compact JSON, as the SDK writes it, has no repeated keys
+    # Cheap test: as many keys in the text as were decoded. White space may hide one from the count.
+    keys = _count_keys(event) if _may_nest(line) else len(event)
+    has_space = b"\n" in line or b"\r" in line or b"\t" in line or b" :" in line
+    if line.count(b'":') == keys and not has_space:
+        return line
     if _repeats_keys(line):
         # Of repeated keys the engine uses the first, msgspec the last.
-        return said_once
-    return b" ".join(line.splitlines()) if b"\n" in line or b"\r" in line else line
+        return msgspec.json.encode(event)
+    return b" ".join(line.splitlines())
 
 
 def _explained(decoder: "msgspec.json.Decoder[Any]", line: bytes, event: dict[str, Any]) -> Any:

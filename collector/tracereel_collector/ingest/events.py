@@ -13,14 +13,11 @@ NDJSON = frozenset({"application/x-ndjson", "application/ndjson", "application/j
 
 def split_events(
     body: bytes, *, content_type: str, max_objects: int = MAX_OBJECTS
-) -> tuple[list[bytes], bool, bool]:
-    """Split a body into lines.
+) -> tuple[list[bytes], bool]:
+    """Split a body into lines; also return whether it is a single event.
 
     A JSON string cannot contain a raw line feed. A body whose first line is not complete JSON is
     therefore one object printed over several lines, not NDJSON.
-
-    Returns:
-        The lines, whether the body must be rebuilt from them, and whether it is a single event.
 
     Raises:
         BadRequestError: the body is empty or not an object, an array or NDJSON.
@@ -30,17 +27,17 @@ def split_events(
     if not stripped:
         raise BadRequestError("the body is empty", hint=_SHAPES)
     if content_type in NDJSON:
-        return (*_split_lines(stripped), False)
+        return _split_lines(stripped), False
     if stripped[:1] == b"[":
         if has_more_json(stripped, max_objects):
             raise too_many_objects(max_objects)
         elements = _split_array(stripped)
         if len(elements) > MAX_RECORDS:
             raise _too_many()
-        return elements, True, False
+        return elements, False
     if b"\n" not in stripped or not _is_whole(stripped.split(b"\n", 1)[0]):
-        return [stripped], False, True
-    return (*_split_lines(stripped), False)
+        return [stripped], True
+    return _split_lines(stripped), False
 
 
 def _too_many() -> TooLargeError:
@@ -49,15 +46,12 @@ def _too_many() -> TooLargeError:
     )
 
 
-def _split_lines(body: bytes) -> tuple[list[bytes], bool]:
-    lines = body.split(
-        b"\n", MAX_RECORDS
-    )  # one more than allowed, to detect an excess without splitting all
+def _split_lines(body: bytes) -> list[bytes]:
+    # One more than allowed, to detect an excess without splitting all.
+    lines = body.split(b"\n", MAX_RECORDS)
     if len(lines) > MAX_RECORDS:
         raise _too_many()
-    if b"\r" not in body and b"" not in lines:
-        return lines, False
-    return [line for line in (line.strip() for line in lines) if line], True
+    return [line for line in (line.strip() for line in lines) if line]
 
 
 def _split_array(body: bytes) -> list[bytes]:

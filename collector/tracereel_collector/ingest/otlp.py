@@ -11,28 +11,26 @@ from tracereel_collector.auth.claims import RESOURCE_ATTRIBUTES, refusal
 from tracereel_collector.ingest.objects import count_json, count_protobuf, too_many_objects
 from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
 from tracereel_collector.ingest.otlp_json import request_from_json
-from tracereel_collector.ingest.otlp_limits import (
-    LONG_VALUE,
-    MANY_ATTRIBUTES,
-    OtlpLimits,
-    cut_long_values,
-    drop_surplus,
-)
 from tracereel_collector.ingest.otlp_mend import (
     BAD_TEXT,
     BAD_TIME,
     DEEP_VALUE,
+    LONG_VALUE,
+    MANY_ATTRIBUTES,
     MAX_UNIX_NANO,
     NO_EVENT,
     ZERO_PARENT,
+    OtlpLimits,
     clear_zero_parents,
+    cut_long_values,
+    drop_surplus,
     flatten_deep_values,
     keep_only,
     keep_original_times,
     read_with_bad_text,
     refuse_spans,
 )
-from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, SIGNALS, TRACES, Signal
+from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
 from tracereel_collector.ingest.redaction import Redactor
 
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
@@ -98,7 +96,6 @@ class OtlpCheck:
         self._why_no_event = why_no_event
         self._limits = limits or OtlpLimits()
         self._redactor = redactor
-        self._bounded = {signal.name: signal.bounded for signal in SIGNALS}
 
     def protobuf(self, signal: Signal, data: bytes, *, tenant: str) -> CheckedRequest:
         """Check a request in protobuf."""
@@ -106,7 +103,7 @@ class OtlpCheck:
         if count_protobuf(data, signal.request.DESCRIPTOR, most) > most:
             raise too_many_objects(most)
         try:
-            request = self._bounded[signal.name].FromString(data)
+            request = signal.bounded.FromString(data)
             records, odd = _look(signal, request, self._limits.attributes)
             odd = odd or len(data) > self._limits.value_bytes
             odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)

@@ -110,20 +110,14 @@ class Signal:
     name: str
     kind: Kind
     request: Any
+    bounded: Any
+    """Request class with values as deep as the store reads them."""
+    lenient: Any
+    """Request class with bytes for strings."""
     response: Any
     service: str
     rejected_field: str
     records: str
-
-    @property
-    def bounded(self) -> Any:
-        """Request class with values as deep as the store reads them."""
-        return GetMessageClass(_BOUNDED.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
-
-    @property
-    def lenient(self) -> Any:
-        """Request class with bytes for strings."""
-        return GetMessageClass(_LENIENT.FindMessageTypeByName(self.request.DESCRIPTOR.full_name))
 
     def resources(self, request: Any) -> Any:
         """Return the list of resources of a request."""
@@ -135,10 +129,14 @@ class Signal:
 
 
 def _signal(name: str, kind: Kind, module: Any, service: str, records: str, counted: str) -> Signal:
+    request = getattr(module, f"Export{service}Request")
+    full_name = request.DESCRIPTOR.full_name
     return Signal(
         name=name,
         kind=kind,
-        request=getattr(module, f"Export{service}Request"),
+        request=request,
+        bounded=GetMessageClass(_BOUNDED.FindMessageTypeByName(full_name)),
+        lenient=GetMessageClass(_LENIENT.FindMessageTypeByName(full_name)),
         response=getattr(module, f"Export{service}Response"),
         service=module.DESCRIPTOR.services_by_name[service].full_name,
         rejected_field=f"rejected_{counted}",

@@ -6,7 +6,6 @@ event models. This module rejects nothing: other bodies are left to `check`, whi
 """
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Union
 
@@ -18,6 +17,7 @@ from tracereel_collector.ingest.check import (
     MAX_YEAR,
     MIN_YEAR,
     OURS,
+    Checked,
     emitter_runs,
     is_deeper,
 )
@@ -28,16 +28,6 @@ from tracereel_collector.model import EmitterRun, Owner
 
 MAX_AT_ONCE = 250_000
 """Most JSON values: here all are in memory together, in `check` only those of one event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """Body that is accepted unchanged."""
-
-    data: bytes
-    records: int
-    runs: tuple[EmitterRun, ...]
-    owners: tuple[Owner, ...]
 
 
 class QuickCheck:
@@ -81,7 +71,7 @@ class QuickCheck:
         if self._patterns.setdefault(field, whole) != whole:
             raise TypeError(f"{field}: two kinds of events have two patterns for it")
 
-    def check(self, body: bytes) -> Whole | None:
+    def check(self, body: bytes) -> Checked | None:
         """Return the accepted body, or None to leave it to `check`."""
         if len(body) > MAX_RECORDS and body.count(b"\n") >= MAX_RECORDS:
             return None
@@ -98,7 +88,12 @@ class QuickCheck:
             return None
         if (b"[" in body or body.count(b"{") > len(events)) and is_deeper(events, MAX_DEPTH + 1):
             return None
-        return Whole(body.removesuffix(b"\n"), len(events), _runs_of(typed), _owners_of(typed))
+        return Checked(
+            lines=[body.removesuffix(b"\n")],
+            records=len(events),
+            runs=_runs_of(typed),
+            owners=_owners_of(typed),
+        )
 
     def _may_hold_too_large(self, body: bytes) -> bool:
         limit = self._max_event_bytes

@@ -27,20 +27,8 @@ _ENDINGS: Final = ((".completed", "success"), (".failed", "failed"), (".cancelle
 class TailFilter:
     """Conditions of a live subscription; empty fields match everything."""
 
-    type: tuple[str, ...] = ()
-    """Event types; a value that ends in `.` is a prefix. `otel.span` matches foreign spans."""
-    agent: tuple[str, ...] = ()
-    pipeline: tuple[str, ...] = ()
-    status: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
-    category: tuple[str, ...] = ()
-    code: tuple[str, ...] = ()
-    session: tuple[str, ...] = ()
-    user: tuple[str, ...] = ()
-    trace: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    provider: tuple[str, ...] = ()
-    service: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Accepted values by filter (`VALUES`); a type that ends in `.` is a prefix."""
     least: Mapping[str, float] = field(default_factory=dict)
     """Minimum by measure (`MEASURES`); records without the measure do not match."""
     most: Mapping[str, float] = field(default_factory=dict)
@@ -56,20 +44,21 @@ class TailFilter:
 
     def _conditions(self) -> Iterator[Callable[[Mapping[str, Any]], bool]]:
         for name, columns in _COLUMNS.items():
-            if wanted := frozenset(getattr(self, name)):
-                yield _is_any(columns, wanted)
-        if self.type:
-            whole = frozenset(self.type)
-            beginnings = tuple(name for name in self.type if name.endswith("."))
-            yield lambda fields: _is_type(str(fields.get("event_type")), whole, beginnings)
-        if wanted := frozenset(self.status):
-            yield lambda fields: status_of(fields) in wanted
+            if accepted := frozenset(self.values.get(name, ())):
+                yield _is_any(columns, accepted)
+        if types := self.values.get("type"):
+            prefixes = tuple(name for name in types if name.endswith("."))
+            yield lambda fields: _is_type(str(fields.get("event_type")), types, prefixes)
+        if statuses := self.values.get("status"):
+            yield lambda fields: status_of(fields) in statuses
         for measure, fields_of in MEASURES.items():
             least, most = self.least.get(measure, -inf), self.most.get(measure, inf)
             if (least, most) != (-inf, inf):
                 yield _is_within(fields_of, least, most)
         if self.attribute:
-            yield lambda fields: all(_is_said(fields.get(key), to) for key, to in self.attribute)
+            yield lambda fields: all(
+                _has_value(fields.get(key), text) for key, text in self.attribute
+            )
         query = _Query.parse(self.text)
         if query.words or query.phrases:
             yield query.matches
@@ -88,6 +77,8 @@ _COLUMNS: Final = {
     "provider": ("llm_provider",),
     "service": ("service",),
 }
+VALUES: Final = ("type", "status", *_COLUMNS)
+"""Filters that accept values: the event type, the status, and fields."""
 
 
 MEASURES: Final = {
@@ -109,16 +100,15 @@ def status_of(fields: Mapping[str, Any]) -> str:
     if isinstance(status, str) and status:
         return status
     event_type = str(fields.get("event_type"))
-    return next((said for ending, said in _ENDINGS if event_type.endswith(ending)), "")
+    return next((status for ending, status in _ENDINGS if event_type.endswith(ending)), "")
 
 
 def _is_any(
     columns: tuple[str, ...], wanted: frozenset[str]
 ) -> Callable[[Mapping[str, Any]], bool]:
-    if len(columns) == 1:
-        (column,) = columns
-        return lambda fields: _hashable(fields.get(column)) in wanted
-    return lambda fields: any(_hashable(fields.get(column)) in wanted for column in columns)
+    return lambda fields: any(
+        isinstance(value := fields.get(column), str) and value in wanted for column in columns
+    )
 
 
 def _is_within(
@@ -134,18 +124,14 @@ def _is_within(
     return test
 
 
-def _hashable(value: object) -> object:
-    return value if isinstance(value, str) else None
+def _is_type(event_type: str, types: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:
+    return event_type in types or event_type.startswith(prefixes)
 
 
-def _is_type(event_type: str, whole: frozenset[str], beginnings: tuple[str, ...]) -> bool:
-    return event_type in whole or event_type.startswith(beginnings)
-
-
-def _is_said(value: object, said: str) -> bool:
+def _has_value(value: object, text: str) -> bool:
     if isinstance(value, str):
-        return value == said
-    return value is not None and msgspec.json.encode(value) == said.encode()
+        return value == text
+    return value is not None and msgspec.json.encode(value) == text.encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import ServiceUnavailableError, ThrottledError
 from tracereel_collector.live.filters import TailFilter
 from tracereel_collector.live.reader import Reader
-from tracereel_collector.live.records import LiveRecord, records_of
-from tracereel_collector.model import QueuedBody
-from tracereel_collector.queue.following import BodyHead, Position
+from tracereel_collector.live.records import records_of
+from tracereel_collector.queue.following import BodyHead, Position, QueueFollower
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.telemetry import TailMetrics, name_thread
 
@@ -28,57 +26,24 @@ MAX_BEHIND_BYTES = 16 * 1024 * 1024
 """Unread bytes above which older bodies are skipped, because a live tail shows the present."""
 
 
-class Follows(Protocol):
-    """Queue operations that the live tail needs."""
-
-    def now(self) -> Position:
-        """Return the position behind everything acknowledged."""
-        ...
-
-    def after(self, number: int, /) -> Position:
-        """Return the position behind a sequence number."""
-        ...
-
-    def heads_after(self, body_id: int, /, *, tenant: str | None = None) -> list[BodyHead]:
-        """Return the heads of later bodies, oldest first."""
-        ...
-
-    def body(self, body_id: int, /) -> QueuedBody | None:
-        """Return a body, or `None` if it is no longer in the queue."""
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailLimits:
-    """Limits on subscribers per process and on the silence of a stream."""
-
-    readers: int = 100
-    readers_per_tenant: int = 20
-    beat_seconds: float = 10.0
-
-
 class LiveTail:
     """Registry of subscribers and the thread that reads for them; idle without subscribers."""
 
     def __init__(
         self,
-        queue: Follows,
-        limits: TailLimits,
+        queue: QueueFollower,
+        settings: Settings,
         metrics: TailMetrics,
         shares: SharePolicy = ONE_TENANT,
     ) -> None:
         self._queue = queue
-        self._limits = limits
-        self.beat_seconds = limits.beat_seconds
+        self._max_per_tenant = settings.tail_readers_per_tenant
+        self.beat_seconds = settings.tail_beat_seconds
         self._metrics = metrics
         self._readers: dict[Reader, None] = {}
         self._slots = TenantShares(
             "live_streams",
-            limits.readers,
+            settings.tail_readers,
             shares,
             hint="end one of them, or raise TRACEREEL_TAIL_READERS",
         )
@@ -88,12 +53,7 @@ class LiveTail:
         self._thread = threading.Thread(target=self._run, name="live-tail", daemon=True)
 
     def subscribe(self, tenant: str, wanted: TailFilter, position: Position) -> Reader:
-        """Add a reader that is offered everything acknowledged from its position on.
-
-        Raises:
-            ThrottledError: the limit of readers is reached.
-            ServiceUnavailableError: the collector is stopping.
-        """
+        """Add a reader that is offered everything acknowledged from its position on."""
         with self._changed:
             if self._stopping:
                 raise ServiceUnavailableError("the collector is stopping")
@@ -110,7 +70,7 @@ class LiveTail:
 
     def _take_slot(self, tenant: str) -> None:
         try:
-            most = self._limits.readers_per_tenant
+            most = self._max_per_tenant
             if self._slots.held_by(tenant) >= most:
                 raise ThrottledError(
                     f"{most} readers of this tenant watch live already, the limit is {most}",
@@ -134,14 +94,8 @@ class LiveTail:
         """Return the position behind `last_seen`, or the current one if `None`; may block on disk."""
         return self._queue.now() if last_seen is None else self._queue.after(last_seen)
 
-    async def start(self) -> None:
-        """Do nothing; the thread starts with the first reader."""
-
-    async def stop(self) -> None:
+    def end_all(self) -> None:
         """End all streams, so that the server does not wait for them at shutdown."""
-        self._end_all()
-
-    def _end_all(self) -> None:
         with self._changed:
             self._stopping = True
             readers = list(self._readers)
@@ -151,7 +105,7 @@ class LiveTail:
 
     def close(self) -> None:
         """End all streams and close the queue; safe to call twice."""
-        self._end_all()
+        self.end_all()
         if self._thread.is_alive():
             self._thread.join()
         self._queue.close()
@@ -234,17 +188,12 @@ class LiveTail:
             return
         for record in records_of(body, after=min(reader.number for reader in current)):
             for reader in current:
-                if reader.number < record.number and not reader.is_over:
-                    self._show(reader, record)
-
-    def _show(self, reader: Reader, record: LiveRecord) -> None:
-        if not reader.offer(record):
-            told: dict[str, object] = {
-                "reason": "too much waited to be read",
-                "last_offered": reader.number,
-            }
-            reader.end("lagged", told, forget=True)
-            self.leave(reader, "lagged")
+                if reader.number >= record.number or reader.is_over or reader.offer(record):
+                    continue
+                reason = "too much waited to be read"
+                last = {"reason": reason, "last_offered": reader.number}
+                reader.end("lagged", last, forget=True)
+                self.leave(reader, "lagged")
 
     def _catch_up(self, reader: Reader) -> bool:
         """Offer a lagging reader its next body; return whether there may be more."""

@@ -65,18 +65,17 @@ class Reader:
 
     def skip(self, before: int) -> None:
         """Send a gap event: records up to `before` are not shown."""
-        told = {"after": self.number, "before": before}
-        self._put(b"event: gap\ndata: %b\n\n" % msgspec.json.encode(told))
+        self._put(_frame("gap", {"after": self.number, "before": before}))
         self.number = max(self.number, before - 1)
 
-    def end(self, name: str, told: dict[str, object], *, forget: bool = False) -> None:
-        """Set the last event of the stream; `forget` discards buffered frames."""
+    def end(self, name: str, data: dict[str, object], *, forget: bool = False) -> None:
+        """Set the last event of the stream and its data; `forget` discards buffered frames."""
         with self._lock:
             if self._final is not None:
                 return
             if forget:
                 self._frames, self._bytes = [], 0
-            self._final = b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(told))
+            self._final = _frame(name, data)
         self._wake()
 
     def _put(self, frame: bytes) -> None:
@@ -113,3 +112,7 @@ class Reader:
             if not frames and final is None:
                 return b": still here\nid: %d\n\n" % self.number, False
         return b"".join(frames) + (final or b""), final is not None
+
+
+def _frame(name: str, data: dict[str, object]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))

@@ -1,55 +1,63 @@
 """Conversion of queued bodies into single records: fields for filters and frames for readers."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tracereel_collector.live.spans import summary_of
-from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.model import SPAN_EVENT, Kind, QueuedBody
+from tracereel_collector.store.dialects.names import SLOTS
 
 EVENT, SPAN = "event", "span"
 SHOWN: Final = (Kind.EVENTS, Kind.SPANS)
 """Kinds of bodies shown in the live tail."""
+_FIELDS: Final = {
+    "agent_name": ("agent",),
+    "pipeline_type": ("workflow",),
+    "session_id": ("session",),
+    "user_id": ("user",),
+    "llm_model": ("model_served", "model_requested", "model"),
+    "llm_provider": ("provider",),
+    "tool_name": ("tool",),
+    "error_type": ("error",),
+}
+_FIELD_OF: Final = {
+    name: (field, rank)
+    for field, slots in _FIELDS.items()
+    for rank, name in enumerate(name for slot in slots for name in SLOTS[slot])
+}
+_KINDS: Final = ("unspecified", "internal", "server", "client", "producer", "consumer")
+_STATUS: Final = {1: "success", 2: "failed"}
+MAX_TEXT: Final = 500
 
 
+@dataclass(frozen=True)
 class LiveRecord:
-    """One event or span, with a frame that is encoded once for all readers."""
+    """One event or span; `added` are the fields of the collector, without the opening brace."""
 
-    __slots__ = ("_added", "_frame", "_line", "fields", "name", "number")
+    name: str
+    number: int
+    fields: dict[str, Any]
+    line: bytes
+    added: bytes
 
-    def __init__(
-        self, name: str, number: int, fields: dict[str, Any], line: bytes, added: bytes
-    ) -> None:
-        self.name = name
-        self.number = number
-        self.fields = fields
-        self._line = line
-        self._added = added
-        self._frame: bytes | None = None
-
-    @property
+    @cached_property
     def frame(self) -> bytes:
-        """Record as a Server-Sent Event."""
-        if self._frame is None:
-            # Splice instead of re-encoding, so that the record is shown exactly as it was sent.
-            head = msgspec.json.encode(
-                {
-                    "time": _text(self.fields.get("timestamp")),
-                    "event": _text(self.fields.get("event_type")),
-                }
-            )
-            details = self._line.rstrip()[:-1] + b"," + self._added
-            self._frame = b'id: %d\nevent: %b\ndata: %b,"details":%b}\n\n' % (
-                self.number,
-                self.name.encode(),
-                head[:-1],
-                details.replace(b"\r", b" "),
-            )
-        return self._frame
+        """Record as a Server-Sent Event, encoded once for all readers."""
+        shown = {"time": self.fields.get("timestamp"), "event": self.fields.get("event_type")}
+        head = msgspec.json.encode(
+            {name: value if isinstance(value, str) else "" for name, value in shown.items()}
+        )
+        # Splice instead of re-encoding, so that the record is shown exactly as it was sent.
+        details = (self.line.rstrip()[:-1] + b"," + self.added).replace(b"\r", b" ")
+        return b'id: %d\nevent: %b\ndata: %b,"details":%b}\n\n' % (
+            *(self.number, self.name.encode(), head[:-1], details),
+        )
 
 
 def records_of(body: QueuedBody, *, after: int) -> Iterator[LiveRecord]:
@@ -94,9 +102,48 @@ def _spans(body: QueuedBody, after: int) -> Iterator[tuple[int, str, dict[str, A
             for span in scope_spans.spans:
                 number += 1
                 if number > after:
-                    fields = summary_of(span, resource_spans.resource, scope_spans.scope)
+                    fields = _summary_of(span, resource_spans.resource, scope_spans.scope)
                     yield number, SPAN, fields, msgspec.json.encode(fields)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _summary_of(span: Any, resource: Any, scope: Any) -> dict[str, Any]:
+    """Return the fields of a span that are shown live, with the names of events."""
+    fields: dict[str, Any] = {
+        "event_type": SPAN_EVENT,
+        "timestamp": _time(span.start_time_unix_nano),
+        "trace_id": span.trace_id.hex(),
+        "otel_trace_id": span.trace_id.hex(),
+        "span_id": span.span_id.hex(),
+        "parent_span_id": span.parent_span_id.hex(),
+        "span_name": span.name[:MAX_TEXT],
+        "span_kind": _KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "unspecified",
+        "scope": scope.name[:MAX_TEXT],
+        "service": next(
+            (
+                each.value.string_value[:MAX_TEXT]
+                for each in resource.attributes
+                if each.key == "service.name"
+            ),
+            "",
+        ),
+        # Most instrumentations leave the status of successful spans unset.
+        "status": _STATUS.get(span.status.code, "success"),
+        "duration_ms": max(0, span.end_time_unix_nano - span.start_time_unix_nano) // 1_000_000,
+    }
+    if span.status.message:
+        fields["status_message"] = span.status.message[:MAX_TEXT]
+    best: dict[str, int] = {}
+    for attribute in span.attributes:
+        field, rank = _FIELD_OF.get(attribute.key, ("", 0))
+        value = attribute.value.string_value
+        if field and value and rank < best.get(field, len(_FIELD_OF)):
+            fields[field], best[field] = value[:MAX_TEXT], rank
+    return fields
+
+
+def _time(unix_nano: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(unix_nano // 1_000_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{unix_nano % 1_000_000_000:09d}Z"

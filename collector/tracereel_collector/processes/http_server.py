@@ -1,4 +1,4 @@
-"""HTTP server that runs until a signal stops it."""
+"""Listening sockets, and the collector that serves one until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -8,27 +8,23 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import uvicorn
-from starlette.types import ASGIApp
 
+from tracereel_collector.app import Collector
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
 from tracereel_collector.http.connections import BoundedProtocol
-from tracereel_collector.http.dependencies import Parts
-from tracereel_collector.http.otlp_grpc import GrpcDoor
+from tracereel_collector.http.otlp_grpc import GrpcServer
 from tracereel_collector.runtime.allocator import return_large_blocks
+from tracereel_collector.startup.worker_bootstrap import Link
+from tracereel_collector.telemetry import name_thread
 
 PREDECESSOR_SECONDS = 5.0
 
 
 def listen_together(host: str, port: int, *, sockets: int) -> list[socket.socket]:
-    """Open listening sockets that share a port; the kernel distributes connections.
-
-    Raises:
-        StartupError: the address is not available.
-    """
+    """Open listening sockets that share a port; the kernel distributes connections."""
     if sockets == 1:
         return [listen(host, port)]
     # Bind exclusively first: SO_REUSEPORT would hide another collector on the same port.
@@ -88,114 +84,92 @@ def _advice(error: OSError, option: str) -> str:
     return f"stop what uses the port, or choose another with {option}{none}"
 
 
-class Beside(Protocol):
-    """Service that runs in the HTTP server's event loop."""
-
-    async def start(self) -> None:
-        """Start serving."""
-        ...
-
-    async def stop(self) -> None:
-        """Stop gracefully."""
-        ...
-
-
-def doors_beside(settings: Settings, parts: Parts, *, together: bool = False) -> list[Beside]:
-    """Return the services that start and stop with HTTP.
-
-    Args:
-        settings: Of the collector.
-        parts: Components that the services use.
-        together: Whether other processes listen on the same gRPC port.
-    """
-    streams: list[Beside] = [parts.tail, parts.playbacks]
-    if not settings.grpc_port:
-        return streams
-    return [
-        *streams,
-        GrpcDoor(
-            parts,
-            host=settings.host,
-            port=settings.grpc_port,
-            stop_seconds=settings.stop_seconds,
-            together=together,
-        ),
-    ]
-
-
-class _UvicornServer(uvicorn.Server):
-    """uvicorn server without signal handlers: uvicorn would raise signals again after shutdown."""
+class _CollectorServer(uvicorn.Server):
+    """uvicorn server that starts and stops OTLP over gRPC, and ends streams at shutdown."""
 
     def __init__(
-        self, config: uvicorn.Config, *, beside: Sequence[Beside], on_ready: Callable[[], None]
+        self,
+        settings: Settings,
+        collector: Collector,
+        *,
+        together: bool,
+        on_ready: Callable[[], object],
     ) -> None:
-        super().__init__(config)
-        self._beside = beside
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        for door in self._beside:
-            await door.start()
-        await super().startup(sockets)
-        if not self.should_exit:
-            self._on_ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await asyncio.gather(super().shutdown(sockets), *(door.stop() for door in self._beside))
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def serve_until_signal(
-    app: ASGIApp,
-    listening: socket.socket,
-    *,
-    stop_seconds: float,
-    on_ready: Callable[[], None],
-    on_stop: Callable[[], None] = lambda: None,
-    signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
-    beside: Sequence[Beside] = (),
-) -> None:
-    """Serve until a signal; the first stops gracefully, a second one at once.
-
-    `on_stop` runs in a thread before the server closes, for clients that still have data to send.
-    """
-    return_large_blocks()
-    server = _UvicornServer(
-        uvicorn.Config(
-            app,
+        config = uvicorn.Config(
+            collector.start(),
             log_config=None,
             access_log=False,
             http=BoundedProtocol,
             loop="uvloop",
             ws="none",
-            lifespan="on",
+            lifespan="off",
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=int(stop_seconds),
+            timeout_graceful_shutdown=int(settings.stop_seconds),
             server_header=False,
             proxy_headers=False,
-        ),
-        beside=beside,
-        on_ready=on_ready,
-    )
+        )
+        super().__init__(config)
+        self._parts = collector.parts
+        self._grpc: GrpcServer | None = None
+        if settings.grpc_port:
+            self._grpc = GrpcServer(collector.parts, settings, together=together)
+        self._on_ready = on_ready
 
-    def close_the_door() -> None:
-        on_stop()
-        server.should_exit = True
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._grpc is not None:
+            await self._grpc.start()
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()
 
-    stopping = threading.Thread(target=close_the_door, name="stopping", daemon=True)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._parts.tail.end_all()
+        self._parts.playbacks.stopping.set()
+        grpc = [] if self._grpc is None else [self._grpc.stop()]
+        await asyncio.gather(super().shutdown(sockets), *grpc)
 
-    def stop(_signal: int, _frame: object) -> None:
-        if stopping.ident is None:
-            stopping.start()
-        else:
-            server.force_exit = server.should_exit = True
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # uvicorn would raise signals again after shutdown
 
-    previous = {number: signal.signal(number, stop) for number in signals}
+
+def serve_until_signal(
+    settings: Settings,
+    listening: socket.socket,
+    *,
+    link: Link | None = None,
+    on_ready: Callable[[], object],
+    on_stop: Callable[[], None] = lambda: None,
+    signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
+) -> None:
+    """Run a collector until a signal; the first stops gracefully, a second one at once.
+
+    With a link it is a worker. `on_stop` runs in a thread before the server closes, for clients that
+    still have data to send.
+    """
+    name_thread("door")
+    return_large_blocks()
+    collector = Collector(settings, link=link)
     try:
-        server.run(sockets=[listening])
+        server = _CollectorServer(settings, collector, together=link is not None, on_ready=on_ready)
+
+        def stop_gracefully() -> None:
+            on_stop()
+            server.should_exit = True
+
+        stopping = threading.Thread(target=stop_gracefully, name="stopping", daemon=True)
+
+        def stop(_signal: int, _frame: object) -> None:
+            if stopping.ident is None:
+                stopping.start()
+            else:
+                server.force_exit = server.should_exit = True
+
+        previous = {number: signal.signal(number, stop) for number in signals}
+        try:
+            server.run(sockets=[listening])
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        collector.stop()

@@ -6,36 +6,26 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
-from tracereel_collector.app import Collector
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.auth.browsers import parse_public_url
 from tracereel_collector.auth.keyring import read_static_keys
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import StartupError
-from tracereel_collector.processes.http_server import (
-    doors_beside,
-    listen,
-    listen_together,
-    serve_until_signal,
-)
+from tracereel_collector.processes.http_server import listen, listen_together, serve_until_signal
 from tracereel_collector.processes.supervise import serve_in_workers
+from tracereel_collector.runtime.child_process import end_process
 from tracereel_collector.runtime.permissions import make_files_private
 from tracereel_collector.startup.data_dir import held, start_engine
-from tracereel_collector.telemetry import configure_logging, name_thread
+from tracereel_collector.telemetry import configure_logging
 
 DEMO_STOP_SECONDS = 5.0
 MOST_BY_DEFAULT = 4
 
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
-    """Run a collector until a signal and return the exit status.
-
-    Raises:
-        StartupError: the directory or the port is in use, or a setting is invalid.
-    """
+    """Run a collector until a signal and return the exit status."""
     configure_logging()
     make_files_private()
     # Until the server installs its handlers, SIGTERM stops the start like Ctrl-C.
@@ -60,10 +50,12 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
             if demo:
                 demonstration.start(url)
 
-        serve_them = _serve_here if settings.workers == 1 else serve_in_workers
         try:
             _say("starting the store …")
-            serve_them(settings, sockets, on_ready=ready, on_stop=demonstration.stop)
+            if settings.workers == 1:
+                serve_until_signal(settings, sockets[0], on_ready=ready, on_stop=demonstration.stop)
+            else:
+                serve_in_workers(settings, sockets, on_ready=ready, on_stop=demonstration.stop)
         except KeyboardInterrupt:
             pass  # stopped by a signal during the start
         except OSError as error:
@@ -79,30 +71,6 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
 def default_workers() -> int:
     """Return half of the cores, from 1 to 4; the store uses the rest."""
     return max(1, min(MOST_BY_DEFAULT, len(os.sched_getaffinity(0)) // 2))
-
-
-def _serve_here(
-    settings: Settings,
-    sockets: list[socket.socket],
-    *,
-    on_ready: Callable[[], None],
-    on_stop: Callable[[], None],
-) -> None:
-    """Run everything except the engine in this process."""
-    name_thread("door")
-    collector = Collector(settings)
-    try:
-        app = collector.start()
-        serve_until_signal(
-            app,
-            sockets[0],
-            beside=doors_beside(settings, collector.parts),
-            stop_seconds=settings.stop_seconds,
-            on_ready=on_ready,
-            on_stop=on_stop,
-        )
-    finally:
-        collector.stop()
 
 
 def run_engine_alone(settings: Settings) -> int:
@@ -172,11 +140,5 @@ class _Demo:
     def stop(self) -> None:
         """Stop the demo if it runs; idempotent."""
         process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(DEMO_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            end_process(process, grace=DEMO_STOP_SECONDS)

@@ -28,56 +28,49 @@ def serve_in_workers(
     on_ready: Callable[[], None],
     on_stop: Callable[[], None],
 ) -> None:
-    """Run the core here and one worker per socket until SIGINT or SIGTERM.
-
-    Raises:
-        StartupError: a component cannot start; the message names the cause.
-    """
+    """Run the core here and one worker per socket until SIGINT or SIGTERM."""
     name_thread("supervise")
     run_dir = settings.data_dir / "run"
     metrics_dir, state_file = run_dir / "metrics", run_dir / "state.json"
     shutil.rmtree(run_dir, ignore_errors=True)
     share_metrics(metrics_dir, slot="core")
-    heard, rung = os.pipe()
+    append_fd, bell_fd = os.pipe()
     core = Collector(settings, shared=True)
-    # Workers divide the limit of in-flight bytes; a tenant's share must still fit one body.
-    share = settings.max_inflight_bytes // len(sockets)
-    least = int(settings.max_body_bytes / settings.tenant_share)
-    of_each = replace(
-        settings,
-        max_inflight_bytes=max(least, share),
-        forward_queue_bytes=max(1, settings.forward_queue_bytes // len(sockets)),
-    )
-
-    def link(slot: int, listen_fd: int, bell_fd: int, delivered_fd: int) -> Link:
-        return Link(
-            slot=slot,
-            settings=of_each,
-            store=core.store_address,
-            listen_fd=listen_fd,
-            bell_fd=bell_fd,
-            delivered_fd=delivered_fd,
-            metrics_dir=str(metrics_dir),
-            state_file=str(state_file),
-        )
-
-    pool = WorkerPool(sockets, bell_fd=rung, make_link=link)
+    pool = WorkerPool(sockets)
     try:
-        core.start_core(on_delivered=pool.tell_delivered)
-        listen(heard, core.heard, name="append-bell")
+        core.start_core(on_delivered=pool.notify_delivered)
+        listen(append_fd, core.wake_delivery, name="append-bell")
         _write_state(core, pool, state_file)
-        pool.start()
-        with _stopped_by_signals() as stop:
-            on_ready()
-            while not stop.wait(STATE_SECONDS):
-                # On a full disk workers show an old state; the collector continues.
-                with contextlib.suppress(OSError):
-                    _write_state(core, pool, state_file)
+        pool.start(
+            Link(
+                settings=_settings_of_each(settings, workers=len(sockets)),
+                store=core.store_address,
+                bell_fd=bell_fd,
+                metrics_dir=str(metrics_dir),
+                state_file=str(state_file),
+            )
+        )
+        stop = _stop_on_signals()
+        on_ready()
+        while not stop.wait(STATE_SECONDS):
+            # On a full disk workers show an old state; the collector continues.
+            with contextlib.suppress(OSError):
+                _write_state(core, pool, state_file)
         on_stop()
     finally:
         pool.stop(timeout=settings.stop_seconds)
         core.stop()
-        os.close(rung)
+        os.close(bell_fd)
+
+
+def _settings_of_each(settings: Settings, *, workers: int) -> Settings:
+    """Divide the limits of bytes in memory; a tenant's share must still fit one body."""
+    least = int(settings.max_body_bytes / settings.tenant_share)
+    return replace(
+        settings,
+        max_inflight_bytes=max(least, settings.max_inflight_bytes // workers),
+        forward_queue_bytes=max(1, settings.forward_queue_bytes // workers),
+    )
 
 
 def _write_state(core: Collector, pool: WorkerPool, file: Path) -> None:
@@ -90,21 +83,15 @@ def _write_state(core: Collector, pool: WorkerPool, file: Path) -> None:
     part.replace(file)
 
 
-class _stopped_by_signals:  # noqa: N801 - used as a context manager
-    """Event that SIGINT and SIGTERM set; a second signal ends the process at once."""
+def _stop_on_signals() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set; a second signal ends the process at once."""
+    stop = threading.Event()
 
-    def __enter__(self) -> threading.Event:
-        stop = threading.Event()
+    def stop_or_exit(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            os._exit(1)
+        stop.set()
 
-        def told(_number: int, _frame: object) -> None:
-            if stop.is_set():
-                os._exit(1)
-            stop.set()
-
-        self._previous = {
-            number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        return stop
-
-    def __exit__(self, *_: object) -> None:
-        """Keep the handlers: a second signal during the stop still ends the process."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop_or_exit)
+    return stop

@@ -10,13 +10,12 @@ import socket
 import sys
 from pathlib import Path
 
-from tracereel_collector.app import Collector
 from tracereel_collector.errors import StartupError
-from tracereel_collector.processes.http_server import doors_beside, serve_until_signal
+from tracereel_collector.processes.http_server import serve_until_signal
 from tracereel_collector.runtime.child_process import READY, exit_with_parent
 from tracereel_collector.runtime.permissions import make_files_private
 from tracereel_collector.startup.worker_bootstrap import Link
-from tracereel_collector.telemetry import configure_logging, name_thread, share_metrics
+from tracereel_collector.telemetry import configure_logging, share_metrics
 
 
 def main() -> int:
@@ -27,30 +26,19 @@ def main() -> int:
     make_files_private()
     link = Link.parse(_first_line())
     exit_with_parent(os.getppid())
-    name_thread("door")
     share_metrics(Path(link.metrics_dir), slot=f"worker{link.slot}")
-    listening = socket.socket(fileno=link.listen_fd)
-    collector = Collector(link.settings, link=link)
     try:
-        app = collector.start()
         serve_until_signal(
-            app,
-            listening,
-            beside=doors_beside(link.settings, collector.parts, together=True),
-            stop_seconds=link.settings.stop_seconds,
-            on_ready=_say_ready,
+            link.settings,
+            socket.socket(fileno=link.listen_fd),
+            link=link,
+            on_ready=lambda: os.write(1, f"{READY}\n".encode()),
             signals=(signal.SIGTERM,),
         )
     except StartupError as error:
         sys.stderr.write(f"worker {link.slot}: {error.message}\n")
         return 1
-    finally:
-        collector.stop()
     return 0
-
-
-def _say_ready() -> None:
-    os.write(1, f"{READY}\n".encode())
 
 
 def _first_line() -> bytes:

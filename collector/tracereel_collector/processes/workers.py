@@ -6,8 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from socket import socket
 
 import structlog
@@ -23,8 +22,6 @@ START_SECONDS = 60.0
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 5.0
 STEADY_SECONDS = 30.0
 KILL_MARGIN = 3.0
-MakeLink = Callable[[int, int, int, int], Link]
-"""Creates start parameters from slot, listening socket, wakeup pipe and delivered pipe."""
 
 
 @dataclass(slots=True)
@@ -38,23 +35,24 @@ class _Slot:
 class WorkerPool:
     """Worker processes; sockets stay open, so connections wait while a worker is replaced."""
 
-    def __init__(self, sockets: list[socket], *, bell_fd: int, make_link: MakeLink) -> None:
+    def __init__(self, sockets: list[socket]) -> None:
         self._slots = [_Slot(number, listening) for number, listening in enumerate(sockets)]
-        self._bell_fd = bell_fd
-        self._make_link = make_link
         self._stopping = threading.Event()
         self._watchers: list[threading.Thread] = []
         self.restarts = 0
 
-    def start(self) -> None:
+    def start(self, link: Link) -> None:
         """Start all workers and wait until each is ready; raise StartupError if one is not."""
         for slot in self._slots:
-            self._launch(slot)
+            self._launch(slot, link)
         for slot in self._slots:
             self._wait_ready(slot)
         for slot in self._slots:
             watcher = threading.Thread(
-                target=self._watch, args=(slot,), name=f"watch-worker-{slot.number}", daemon=True
+                target=self._watch,
+                args=(slot, link),
+                name=f"watch-worker-{slot.number}",
+                daemon=True,
             )
             self._watchers.append(watcher)
             watcher.start()
@@ -75,21 +73,21 @@ class WorkerPool:
         for slot in self._slots:
             self._clear(slot)
 
-    def tell_delivered(self) -> None:
+    def notify_delivered(self) -> None:
         """Wake up requests in all workers that wait for delivery."""
         for slot in self._slots:
             if (pipe := slot.delivered) is not None:
                 pipe.ring()
 
-    def _launch(self, slot: _Slot) -> None:
+    def _launch(self, slot: _Slot, link: Link) -> None:
         delivered_fd, wakeup_fd = os.pipe()
         listening_fd = slot.listening.fileno()
-        link = self._make_link(slot.number, listening_fd, self._bell_fd, delivered_fd)
+        link = replace(link, slot=slot.number, listen_fd=listening_fd, delivered_fd=delivered_fd)
         process = subprocess.Popen(
             [sys.executable, "-m", "tracereel_collector.processes.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(listening_fd, self._bell_fd, delivered_fd),
+            pass_fds=(listening_fd, link.bell_fd, delivered_fd),
             env=child_environment(),
         )
         os.close(delivered_fd)
@@ -108,7 +106,7 @@ class WorkerPool:
             raise StartupError(f"worker {slot.number} ended with {status} while starting")
         raise StartupError(f"worker {slot.number} was not ready within {START_SECONDS:g} s")
 
-    def _watch(self, slot: _Slot) -> None:
+    def _watch(self, slot: _Slot, link: Link) -> None:
         backoff = FIRST_BACKOFF
         while not self._stopping.is_set():
             since = time.monotonic()
@@ -122,7 +120,7 @@ class WorkerPool:
             self._clear(slot)
             self.restarts += 1
             try:
-                self._launch(slot)
+                self._launch(slot, link)
                 if self._stopping.is_set() and slot.process is not None:
                     slot.process.terminate()  # stop was called during the launch
                     return

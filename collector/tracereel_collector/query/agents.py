@@ -61,6 +61,10 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 _SUMMED = msgspec.structs.fields(_Sums)[2:]
 _NUMBERS = [field.name for field in _SUMMED if field.type is int]
+_SHOWN_COUNTS = (
+    *("started", "succeeded", "failed", "cancelled", "retries", "fallbacks", "decisions"),
+    *("model_calls", "tool_calls"),
+)
 _MAPS = [field.name for field in _SUMMED if get_origin(field.type) is dict]
 
 
@@ -115,11 +119,15 @@ class _Grid:
 
 
 class Agents:
-    """Queries of `GET /v1/agents` and `GET /v1/agents/{name}`; windows must have both ends."""
+    """Queries of `GET /v1/agents` and `GET /v1/agents/{name}`, and of alerts.
 
-    def __init__(self, store: StoreReader) -> None:
+    Windows must have both ends.
+    """
+
+    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._prices = Prices(store)
+        self._now = now
 
     def list_document(self, tenant: str, window: Window, *, points: int, limit: int) -> bytes:
         """Return all agents with totals and a series of executions, busiest first."""
@@ -150,6 +158,27 @@ class Agents:
         return msgspec.json.encode(
             {**_shown(whole, grid), "durations": spread, "series": series, **_window(grid)}
         )
+
+    def health(self) -> list[AgentHealth]:
+        """Return all agents that were active in the last five minutes."""
+        since = self._before(LATELY_SECONDS)
+        return read_rows(self._store, query("agent_health"), AgentHealth, since=since)
+
+    def spending(self) -> list[Spending]:
+        """Return the recent and the daily average spending on models, per tenant."""
+        costs = self._prices.costs()
+        unpriced = costs.of_tokens("a.unpriced_tokens", at="a.minute")
+        return read_rows(
+            *(self._store, Template(query("spending")).substitute(unpriced=unpriced), Spending),
+            since=self._before(LATELY_SECONDS),
+            day=self._before(DAY_SECONDS),
+            lately=LATELY_SECONDS,
+            now=self._now(),
+            **costs.parameters,
+        )
+
+    def _before(self, seconds: float) -> str:
+        return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
     def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
         costs = self._prices.costs()
@@ -210,17 +239,9 @@ def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
     return {
         "agent": row.agent,
         "executions": ended,
-        "started": row.started,
         "executions_per_minute": round(ended / minutes, 6),
-        "succeeded": row.succeeded,
-        "failed": row.failed,
-        "cancelled": row.cancelled,
         "error_rate": round(row.failed / ended, 6) if ended else None,
-        "retries": row.retries,
-        "fallbacks": row.fallbacks,
-        "decisions": row.decisions,
-        "model_calls": row.model_calls,
-        "tool_calls": row.tool_calls,
+        **{name: getattr(row, name) for name in _SHOWN_COUNTS},
         **_usage(row),
         "latency": latency(row.durations, row.duration_ms),
         "confidence": confidence(row.confidences, row.confidence_ppm),
@@ -248,10 +269,7 @@ def _point(row: _Sums | None) -> dict[str, Any]:
 def _usage(row: _Sums) -> dict[str, Any]:
     """Return tokens and cost of model calls; those of executions if there are no calls."""
     nano_usd = row.call_nano_usd + row.unpriced_nano_usd or row.execution_nano_usd
-    return {
-        "tokens": row.call_tokens or row.execution_tokens,
-        "cost_usd": usd(nano_usd),
-    }
+    return {"tokens": row.call_tokens or row.execution_tokens, "cost_usd": usd(nano_usd)}
 
 
 def _top(counts: Mapping[str, int]) -> dict[str, int]:
@@ -277,10 +295,7 @@ def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]
     """Return percentiles and the exact mean of durations."""
     number = sum(counts.values())
     return {
-        "p50_ms": percentile(counts, 0.5),
-        "p90_ms": percentile(counts, 0.9),
-        "p95_ms": percentile(counts, 0.95),
-        "p99_ms": percentile(counts, 0.99),
+        **{f"p{share}_ms": percentile(counts, share / 100) for share in (50, 90, 95, 99)},
         "mean_ms": round(total_ms / number, 3) if number > 0 else None,
     }
 
@@ -305,56 +320,3 @@ def confidence(counts: Mapping[int, int], total_ppm: int) -> dict[str, object]:
         "mean": round(total_ppm / 1e6 / number, 6) if number > 0 else None,
         "tenths": [max(0, counts.get(tenth, 0)) for tenth in range(CONFIDENCE_STEPS)],
     }
-
-
-class AgentsLately:
-    """Queries for agent health and spending."""
-
-    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
-        self._store = store
-        self._prices = Prices(store)
-        self._now = now
-
-    def health(self) -> list[AgentHealth]:
-        """Return all agents that were active in the last five minutes."""
-        rows = read_rows(
-            *(self._store, query("agent_health"), tuple[str, str, int, int, int, int, float, int]),
-            since=self._before(LATELY_SECONDS),
-        )
-        return [
-            AgentHealth(
-                tenant=tenant,
-                agent=agent,
-                ended=ended,
-                failed=failed,
-                retries=retries,
-                fallbacks=fallbacks,
-                confidence=confidence / number if number else None,
-            )
-            for tenant, agent, ended, failed, retries, fallbacks, confidence, number in rows
-        ]
-
-    def spending(self) -> list[Spending]:
-        """Return the recent and the daily average spending on models, per tenant."""
-        costs = self._prices.costs()
-        unpriced = costs.of_tokens("a.unpriced_tokens", at="a.minute")
-        rows = read_rows(
-            self._store,
-            Template(query("spending")).substitute(unpriced=unpriced),
-            tuple[str, float, float, int],
-            since=self._before(LATELY_SECONDS),
-            day=self._before(DAY_SECONDS),
-            **costs.parameters,
-        )
-        now = self._now()
-        return [
-            Spending(
-                tenant=tenant,
-                usd_per_hour=lately * 3600 / LATELY_SECONDS,
-                usd_per_hour_of_day=in_a_day * 3600 / max(LATELY_SECONDS, now - first),
-            )
-            for tenant, lately, in_a_day, first in rows
-        ]
-
-    def _before(self, seconds: float) -> str:
-        return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -60,7 +60,7 @@ class Steps:
         }
 
 
-def said_of(facets: Sequence[str]) -> str:
+def tag_values(facets: Sequence[str]) -> str:
     """Return SQL for the counted tag values of a run."""
     # Safe to interpolate: the route accepts only known kinds.
     kinds = " OR ".join(f"startsWith(t, '{kind}:')" for kind in facets if kind in TAG_KINDS)
@@ -70,7 +70,7 @@ def said_of(facets: Sequence[str]) -> str:
     return f"arrayDistinct(arrayFlatten(groupArray(arrayFilter(t -> {kinds}, s.tags))))"
 
 
-def marks_of(facets: Sequence[str], steps: Steps | None) -> str:
+def status_and_step(facets: Sequence[str], steps: Steps | None) -> str:
     """Return SQL for the status and start step of a run, as counted values."""
     marks = [_STATUS_MARK] * ("status" in facets) + [_STEP_MARK] * bool(steps)
     return f"arrayConcat({', '.join([*marks, '[]'])})"

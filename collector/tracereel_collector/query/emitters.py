@@ -58,3 +58,13 @@ class Emitters:
             limit=min(limit, MAX_EMITTERS),
         )
         return msgspec.json.encode({"emitters": [shown_row(row) for row in rows]})
+
+
+def gone_emitters(
+    store: StoreReader, tenant: str, emitters: list[str], *, now_unix_nano: int
+) -> dict[str, int]:
+    """Return the emitters from which no more events are expected, with their last heartbeat."""
+    given = {"tenant": tenant, "emitters": emitters, "now": now_unix_nano // 1_000_000}
+    return dict(
+        read_rows(store, query("gone_emitters"), tuple[str, int], **given) if emitters else ()
+    )

@@ -91,7 +91,7 @@ LAST_NANO: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExportSelection:
     """Row selection; empty fields match everything."""
 
     table: str = "events"
@@ -137,7 +137,7 @@ class Export:
     slice_rows: int = SLICE_ROWS
     slice_bytes: int = SLICE_BYTES
 
-    def count(self, tenant: str, wanted: Wanted) -> int:
+    def count(self, tenant: str, wanted: ExportSelection) -> int:
         """Return the current number of rows."""
         of = TABLES[wanted.table]
         answer = self.store.select(
@@ -147,7 +147,7 @@ class Export:
         )
         return int(answer)
 
-    def ndjson(self, tenant: str, wanted: Wanted) -> Iterator[ExportPiece]:
+    def ndjson(self, tenant: str, wanted: ExportSelection) -> Iterator[ExportPiece]:
         """Yield one JSON object per line; events as sent, plus fields of the collector."""
         for place in self._slices(tenant, wanted):
             if wanted.table == "events":
@@ -162,12 +162,12 @@ class Export:
                 data = self.store.select(_statement(wanted), place, fmt="JSONEachRow")
                 yield ExportPiece(data, data.count(b"\n"))
 
-    def parquet(self, tenant: str, wanted: Wanted) -> Iterator[ExportPiece]:
+    def parquet(self, tenant: str, wanted: ExportSelection) -> Iterator[ExportPiece]:
         """Yield a Parquet file with all columns and one row group per slice."""
         # Imported late: large and rarely needed.
         import pyarrow.parquet as pq
 
-        out = _Passing()
+        out = _DrainedBuffer()
         sample = self.store.select(f"{TABLES[wanted.table].rows} WHERE 0", {}, fmt="Parquet")
         schema = pq.read_schema(io.BytesIO(sample))
         with pq.ParquetWriter(out, schema, compression="zstd") as writer:
@@ -178,7 +178,7 @@ class Export:
                 yield ExportPiece(out.taken(), rows.num_rows)
         yield ExportPiece(out.taken(), 0)
 
-    def _slices(self, tenant: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    def _slices(self, tenant: str, wanted: ExportSelection) -> Iterator[dict[str, Any]]:
         """Yield the parameters of each slice: after one row, up to another."""
         of = TABLES[wanted.table]
         place = wanted.parameters(tenant)
@@ -208,7 +208,7 @@ _EVENT_COLUMNS: Final = (
 )
 
 
-def _statement(wanted: Wanted, columns: str = "*") -> str:
+def _statement(wanted: ExportSelection, columns: str = "*") -> str:
     of = TABLES[wanted.table]
     return (
         f"SELECT {columns} FROM ({of.rows}) WHERE {of.where}"
@@ -220,7 +220,7 @@ def _place(name: str, values: list[Any]) -> dict[str, Any]:
     return {f"{name}{at}": value for at, value in enumerate(values)}
 
 
-class _Passing(io.BytesIO):
+class _DrainedBuffer(io.BytesIO):
     """Buffer that is emptied while it is written; Parquet needs the position of all bytes."""
 
     _taken = 0

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.retention import Limits, oldest_day, rules_of, set_rule
 
 MAX_DAYS: Final = 36_500
@@ -16,7 +16,7 @@ class Retention:
 
     def __init__(
         self,
-        store: StoreAccess,
+        store: ClickHouseStore,
         audit: AuditLog,
         *,
         default_days: int,

@@ -1,7 +1,8 @@
 """Search for runs: lists with filters, order and pages, facet counts and a histogram."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field
 from string import Template
 from typing import Any, Literal
 
@@ -14,10 +15,11 @@ from tracereel_collector.query.costs import Costs, Prices
 from tracereel_collector.query.counting import (
     FACET_VALUES,
     Steps,
-    marks_of,
-    said_of,
     shown_counts,
+    status_and_step,
+    tag_values,
 )
+from tracereel_collector.query.emitters import gone_emitters
 from tracereel_collector.query.filters import (
     COLUMNS,
     CRASHED,
@@ -285,14 +287,10 @@ class Search:
         """Set the status of runs without an end whose emitters are all gone."""
         running = [(row, row.by_kind()["emitter"]) for row in rows if row.status == "running"]
         asked = sorted({each for _, emitters in running for each in emitters})
-        if not asked:
-            return
-        now = (self.trusted_unix_nano or self.now_unix_nano)() // 10**6
-        given = {"tenant": tenant, "emitters": asked, "now": now}
-        found = read_rows(self.store, query("gone_emitters"), tuple[str], **given)
-        gone = {emitter for (emitter,) in found}
+        now = (self.trusted_unix_nano or self.now_unix_nano)()
+        gone = gone_emitters(self.store, tenant, asked, now_unix_nano=now)
         for row, emitters in running:
-            if emitters and gone.issuperset(emitters):
+            if emitters and gone.keys() >= set(emitters):
                 row.status = CRASHED
 
     def _add_executions(self, tenant: str, runs: Sequence[dict[str, Any]], most: int) -> None:
@@ -318,8 +316,8 @@ class Search:
             chosen.parameters |= steps.parameters()
         rows = self._select(
             *("search_counts", tuple[str, str, int], reach, chosen),
-            said=said_of(facets),
-            marks=marks_of(facets, steps),
+            said=tag_values(facets),
+            marks=status_and_step(facets, steps),
         )
         return shown_counts(rows, facets, steps)
 
@@ -343,12 +341,7 @@ class Search:
 
 def _in_window(condition: FilterSql, window: Window) -> FilterSql:
     """Return a copy of the condition, limited to runs that began in a window."""
-    made = replace(
-        condition,
-        columns=dict(condition.columns),
-        conditions=list(condition.conditions),
-        parameters=dict(condition.parameters),
-    )
+    made = deepcopy(condition)
     made.needs("started")
     made.holds(
         "started >= {window_start:Int64} AND started < {window_end:Int64}",

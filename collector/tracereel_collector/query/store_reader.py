@@ -1,6 +1,7 @@
 """Store interface that queries use, and the decoding of its rows."""
 
 from collections.abc import Hashable, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -20,8 +21,11 @@ class StoreReader(Protocol):
 def read_rows(
     store: StoreReader, statement: str, row: type[Row], /, **parameters: Any
 ) -> list[Row]:
-    """Run a statement with bound parameters and decode its rows."""
-    answer = store.select(statement, parameters, fmt="JSONCompactEachRow")
+    """Run a statement with bound parameters and decode its rows; dataclasses by column names."""
+    by_name = is_dataclass(row)
+    answer = store.select(
+        statement, parameters, fmt="JSONEachRow" if by_name else "JSONCompactEachRow"
+    )
     kind: Any = row
     rows: list[Row] = _decoder(kind).decode_lines(answer)
     return rows

@@ -5,7 +5,7 @@ Layout (`schema.sql`)
     batches     sealed ranges of bodies: each is one insert under one token that never changes
     emitters    numbers seen from each emitter (deduplicates resends of shippers)
     digests     digests of recent bodies (deduplicates resends of exporters)
-    gauges      bytes pending, unsealed and in quarantine, updated in the same transactions
+    held_bytes  undelivered and quarantined bytes by kind and tenant, updated in the same transactions
     counters    conservation counters, updated in the transaction that they count
     quarantine  records that the store refused for their content, with the reason
 
@@ -24,6 +24,7 @@ Failure
     counted as quarantined and as damaged.
 """
 
-from tracereel_collector.queue.queue import DurableQueue, QueueLimits
+from tracereel_collector.queue.admission import QueueLimits
+from tracereel_collector.queue.queue import DurableQueue
 
 __all__ = ["DurableQueue", "QueueLimits"]

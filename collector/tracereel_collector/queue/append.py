@@ -49,7 +49,9 @@ class Appender:
         self._steady = steady_nano
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._sessions = SessionOwners()
-        self._deleted = DeletionMarks()
+        self.deleted = DeletionMarks()
+        self.fresh: set[Kind] = set()
+        """Kinds with bodies for delivery since the last commit."""
         self._version = 0
         self._new_emitters = 0
 
@@ -60,24 +62,21 @@ class Appender:
             self._version = version
             self._seen.clear()
             self._sessions.forget()
-            self._deleted.look_again()
-
-    def look_again(self) -> None:
-        """Reload the deletion marks, which changed in this transaction."""
-        self._deleted.look_again()
+            self.deleted.look_again()
 
     def forget(self) -> None:
         """Clear the caches: after a rollback they may be ahead of the file."""
         self._seen.clear()
         self._sessions.forget()
-        self._deleted.forget()
+        self.deleted.forget()
+        self.fresh.clear()
 
     def append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
         """Store the new records of a body."""
         fresh = self._without_duplicates(connection, body) if body.records else None
         duplicates = body.records - (fresh.records if fresh else 0)
         late = 0
-        if fresh and (marks := self._deleted.of(connection, body.tenant)):
+        if fresh and (marks := self.deleted.of(connection, body.tenant)):
             data, late = without(body.kind, fresh.data, marks)
             kept = fresh.records - late
             fresh = replace(fresh, data=data, records=kept) if data and kept else None
@@ -89,26 +88,24 @@ class Appender:
         _count_rejected(connection, body)
         count(connection, "rejected", body.kind, late)
         count(connection, f"{REJECTED}deleted", body.kind, late)
-        if fresh is None:
-            return Receipt(
-                appended=0, duplicates=duplicates, first_sequence_number=None, body_id=None, size=0
+        number = body_id = None
+        if fresh is not None:
+            self.fresh.add(body.kind)
+            number = _take_numbers(connection, fresh.records)
+            body_id = bodies.insert(
+                connection,
+                kind=body.kind,
+                tenant=body.tenant,
+                number=number,
+                records=fresh.records,
+                received_unix_nano=body.received_unix_nano,
+                data=fresh.data,
             )
-        number = _take_numbers(connection, fresh.records)
-        body_id = bodies.insert(
-            connection,
-            kind=body.kind,
-            tenant=body.tenant,
-            number=number,
-            records=fresh.records,
-            received_unix_nano=body.received_unix_nano,
-            data=fresh.data,
-        )
         return Receipt(
-            appended=fresh.records,
+            appended=fresh.records if fresh else 0,
             duplicates=duplicates,
             first_sequence_number=number,
             body_id=body_id,
-            size=len(fresh.data),
         )
 
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:

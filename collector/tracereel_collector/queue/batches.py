@@ -1,9 +1,9 @@
-"""Batches: seal, read for delivery, mark done, delete after the retention time."""
+"""Batches: seal, mark done, delete after the retention time."""
 
 import sqlite3
 
-from tracereel_collector.model import Batch, Kind, Quarantined, QueuedBody
-from tracereel_collector.queue import bodies, deleted, gauges, quarantine, sessions, tenant_bytes
+from tracereel_collector.model import Batch, Kind, Quarantined
+from tracereel_collector.queue import bodies, deleted, quarantine, sessions
 from tracereel_collector.queue.append import DIGEST_SECONDS, count
 
 EMITTER_SECONDS = 180 * 24 * 3600
@@ -67,17 +67,7 @@ def _seal(
         "INSERT INTO batches (kind, first_body, last_body, records, bytes) VALUES (?, ?, ?, ?, ?)",
         (kind, first, last, records, size),
     )
-    gauges.add(connection, gauges.UNSEALED, kind, -size)
     return cursor.lastrowid or 0, first, last, records, size
-
-
-def read_bodies(connection: sqlite3.Connection, batch: Batch) -> list[QueuedBody]:
-    """Return the bodies of a batch in order, without those whose checksum is wrong."""
-    rows = connection.execute(
-        f"SELECT {bodies.COLUMNS} FROM bodies WHERE kind=? AND id BETWEEN ? AND ? ORDER BY id",
-        (batch.kind, batch.first_body, batch.last_body),
-    )
-    return bodies.readable(rows)
 
 
 def mark_done(
@@ -92,8 +82,7 @@ def mark_done(
     """Record that a batch is in the store, except for its quarantined records."""
     connection.execute("UPDATE batches SET done_unix_nano=? WHERE id=?", (steady, batch.id))
     quarantine.put(connection, quarantined, now=now)
-    gauges.add(connection, gauges.PENDING, batch.kind, -batch.size)
-    tenant_bytes.deliver(connection, batch)
+    bodies.release(connection, batch)
     count(connection, "stored", batch.kind, stored)
     # Records neither stored nor in `quarantined` were damaged on disk: they must be counted too.
     count(connection, "quarantined", batch.kind, batch.records - stored)

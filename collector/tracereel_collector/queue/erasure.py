@@ -2,10 +2,12 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 
 from tracereel_collector.model import Kind, Marks
-from tracereel_collector.queue import deleted, free_pages, quarantine
+from tracereel_collector.queue import deleted, quarantine
 from tracereel_collector.queue.database import SECURE_DELETE, SharedReader
+from tracereel_collector.queue.free_pages import give_back
 from tracereel_collector.queue.writer import CommitThread
 
 
@@ -88,7 +90,7 @@ class QueueErasure:
         # Pages freed earlier may hold the same text, so all are released. Small transactions let
         # other jobs commit in between.
         self._reader.rows("PRAGMA wal_checkpoint(PASSIVE)")
-        while self._writer.submit(free_pages.give_back_last).result():
+        while self._writer.submit(partial(give_back, keeps_some=False)).result():
             pass
         self._reader.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return quarantined

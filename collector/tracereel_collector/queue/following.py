@@ -5,7 +5,7 @@ with a higher id was acknowledged later. Records retried from quarantine are the
 new id, keep their number, and were already followed when they first arrived.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tracereel_collector.queue.database import SharedReader
 
 MAX_LOOK_BACK_BYTES = 64 * 1024 * 1024
 """Bytes searched backwards for a position; delivered bodies are kept no longer than this."""
+MAX_LOOK_BACK_BODIES = 100_000
 MAX_HEADS = 10_000
 
 
@@ -66,14 +67,16 @@ class QueueFollower:
         if number > now.number:
             # A number not assigned yet is from another queue, so its successors are unknown here.
             return replace(now, missed_before=now.number + 1)
-        first, oldest, looked_at = now.body_id + 1, now.number + 1, 0
-        for body_id, begins, records, size in self._backwards(now.body_id):
-            looked_at += size
-            if looked_at > MAX_LOOK_BACK_BYTES:
-                break
-            oldest = min(oldest, begins)
-            if begins + records - 1 > number:
-                first = body_id
+        ((first, oldest),) = self._reader.rows(
+            "SELECT min(id) FILTER (WHERE first_sequence_number + records - 1 > ?),"
+            " min(first_sequence_number) FROM"
+            " (SELECT *, sum(bytes) OVER (ORDER BY id DESC) AS looked_at FROM"
+            " (SELECT id, first_sequence_number, records, bytes FROM bodies"
+            f" WHERE id <= ? AND kind IN ({self._any_kind}) ORDER BY id DESC LIMIT ?))"
+            " WHERE looked_at <= ?",
+            *(number, now.body_id, *self._kinds, MAX_LOOK_BACK_BODIES, MAX_LOOK_BACK_BYTES),
+        )
+        first, oldest = first or now.body_id + 1, min(oldest or now.number + 1, now.number + 1)
         missed = oldest if oldest > number + 1 else None
         return replace(now, body_id=first - 1, number=number, missed_before=missed)
 
@@ -91,14 +94,3 @@ class QueueFollower:
         """Return a body; None if it is deleted or damaged."""
         found = self._reader.rows(f"SELECT {bodies.COLUMNS} FROM bodies WHERE id=?", body_id)
         return next(iter(bodies.readable(found)), None)
-
-    def _backwards(self, newest: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield id, first number, records and bytes of each body, newest first."""
-        before = newest + 1
-        while rows := self._reader.rows(
-            "SELECT id, first_sequence_number, records, bytes FROM bodies"
-            f" WHERE id < ? AND kind IN ({self._any_kind}) ORDER BY id DESC LIMIT 500",
-            *(before, *self._kinds),
-        ):
-            yield from rows
-            before = rows[-1][0]

@@ -15,25 +15,15 @@ LAST_PAGES: Final = 1024
 """Free pages that may be released in one last transaction."""
 
 
-def give_back(connection: sqlite3.Connection) -> bool:
-    """Release some free pages beyond `KEPT_PAGES`; return whether more are left."""
-    surplus = _free(connection) - KEPT_PAGES
-    _shorten(connection, min(surplus, STEP_PAGES))
-    return surplus > STEP_PAGES
+def give_back(connection: sqlite3.Connection, *, keeps_some: bool = True) -> bool:
+    """Release some free pages beyond `KEPT_PAGES`, or of all; return whether more are left.
 
-
-def give_back_last(connection: sqlite3.Connection) -> bool:
-    """Release some free pages, or all if they are few; return whether any are left."""
-    free = _free(connection)
-    _shorten(connection, free if free <= LAST_PAGES else STEP_PAGES)
-    return free > LAST_PAGES
-
-
-def _shorten(connection: sqlite3.Connection, pages: int) -> None:
-    for _ in range(pages):
+    Of all, the last few are released at once: other jobs free new ones in between.
+    """
+    kept = KEPT_PAGES if keeps_some else 0
+    surplus = int(connection.execute("PRAGMA freelist_count").fetchone()[0]) - kept
+    step = STEP_PAGES if keeps_some or surplus > LAST_PAGES else LAST_PAGES
+    for _ in range(min(surplus, step)):
         # One page per call: sqlite3 steps a statement without columns once, which frees one page.
         connection.execute("PRAGMA incremental_vacuum(1)")
-
-
-def _free(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+    return surplus > step

@@ -1,7 +1,6 @@
 """Shared lock of store writers across processes, with an exclusive mode that pauses them."""
 
 import fcntl
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tracereel_collector.errors import ServiceUnavailableError
+from tracereel_collector.runtime.file_lock import lock_file
 
 LOOK_SECONDS = 0.02
 _NEVER = threading.Event()
@@ -31,18 +31,18 @@ class StoreWriters:
     ) -> Iterator[bool]:
         """Hold the lock shared; yield False if `timeout` passed or `stop` was set before."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with _opened(self._door) as door, _opened(self._room) as room:
-            yield (
-                _locked(door, fcntl.LOCK_SH, deadline, stop)
-                and _locked(room, fcntl.LOCK_SH, deadline, stop)
-                and _unlocked(door)
+        with lock_file(self._door) as door, lock_file(self._room) as room:
+            may_write = _locked(door, fcntl.LOCK_SH, deadline, stop) and _locked(
+                room, fcntl.LOCK_SH, deadline, stop
             )
+            fcntl.flock(door, fcntl.LOCK_UN)
+            yield may_write
 
     @contextmanager
     def paused(self, *, timeout: float) -> Iterator[None]:
         """Hold the lock exclusively: no process changes the store within the block."""
         deadline = time.monotonic() + timeout
-        with _opened(self._door) as door, _opened(self._room) as room:
+        with lock_file(self._door) as door, lock_file(self._room) as room:
             if not (
                 _locked(door, fcntl.LOCK_EX, deadline, _NEVER)
                 and _locked(room, fcntl.LOCK_EX, deadline, _NEVER)
@@ -52,15 +52,6 @@ class StoreWriters:
                     hint="does the store answer? see GET /readyz/query",
                 )
             yield
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _locked(descriptor: int, how: int, deadline: float | None, stop: threading.Event) -> bool:
@@ -74,8 +65,3 @@ def _locked(descriptor: int, how: int, deadline: float | None, stop: threading.E
                 return False
         else:
             return True
-
-
-def _unlocked(descriptor: int) -> bool:
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return True

@@ -1,16 +1,100 @@
 """Quarantine: records that the store refused for their content, kept until retried, dropped or expired."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tracereel_collector.model import Kind, Quarantined, QuarantineEntry
-from tracereel_collector.queue import bodies, gauges, tenant_bytes
+from tracereel_collector.queue import bodies
 from tracereel_collector.queue.append import count
+from tracereel_collector.queue.database import SharedReader
+from tracereel_collector.queue.writer import CommitThread
 
 _SHOWN = (
     "id, kind, tenant, sequence_number, records, length(data), reason,"
     " received_unix_nano, quarantined_unix_nano"
 )
+_ENTRY = f"SELECT {_SHOWN}, data FROM quarantine WHERE id=? AND tenant=?"
+
+
+class Quarantine:
+    """Entries of a queue; uses the connections of the queue."""
+
+    def __init__(
+        self, writer: CommitThread, reader: SharedReader, *, on_retried: Callable[[Kind], None]
+    ) -> None:
+        self._writer = writer
+        self._read = reader.rows
+        self._on_retried = on_retried
+
+    def entries(
+        self, *, tenant: str, before: int | None = None, limit: int = 100
+    ) -> list[QuarantineEntry]:
+        """Return a tenant's entries, newest first; `before` is the id to continue from."""
+        query = (
+            f"SELECT {_SHOWN} FROM quarantine WHERE tenant=? AND id < ? ORDER BY id DESC LIMIT ?"
+        )
+        rows = self._read(query, tenant, before if before is not None else 2**62, limit)
+        return [_entry(row) for row in rows]
+
+    def entry(self, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
+        """Return one of a tenant's entries with its data; None if not found."""
+        rows = self._read(_ENTRY, entry_id, tenant)
+        return _entry(rows[0]) if rows else None
+
+    def retry(self, entry_id: int, *, tenant: str) -> bool:
+        """Queue an entry for delivery again, with its number and arrival time; return if it existed."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            found = _take(connection, entry_id, tenant)
+            if found is None:
+                return False
+            kind = Kind(found.kind)
+            bodies.insert(
+                connection,
+                kind=kind,
+                tenant=tenant,
+                number=found.sequence_number,
+                records=found.records,
+                received_unix_nano=found.received_unix_nano or found.quarantined_unix_nano,
+                data=found.data or b"",
+            )
+            count(connection, "retried", kind, found.records)
+            self._on_retried(kind)
+            return True
+
+        return bool(self._writer.submit(work).result())
+
+    def drop(self, entry_id: int, *, tenant: str) -> bool:
+        """Delete an entry and return whether it existed. It stays counted as quarantined."""
+        return bool(self._writer.submit(lambda each: drop(each, entry_id, tenant=tenant)).result())
+
+    def drop_old(
+        self,
+        before_unix_nano: int,
+        tenants: frozenset[str],
+        *,
+        are_meant: bool,
+        kept: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        """Drop old entries of `tenants`, or of all others; return the number of records.
+
+        Entries made within an interval of `kept` stay.
+        """
+
+        def work(connection: sqlite3.Connection) -> int:
+            dropped = 0
+            for entry_id, tenant, records, made in connection.execute(
+                "SELECT id, tenant, records, quarantined_unix_nano FROM quarantine"
+                " WHERE quarantined_unix_nano < ?",
+                (before_unix_nano,),
+            ).fetchall():
+                is_kept = any(start <= made < end for start, end in kept)
+                if (tenant in tenants) == are_meant and not is_kept:
+                    drop(connection, entry_id, tenant=tenant)
+                    dropped += records
+            return dropped
+
+        return int(self._writer.submit(work).result())
 
 
 def put(connection: sqlite3.Connection, refused: Iterable[Quarantined], *, now: int) -> None:
@@ -30,87 +114,24 @@ def put(connection: sqlite3.Connection, refused: Iterable[Quarantined], *, now: 
                 each.received_unix_nano,
             ),
         )
-        gauges.add(connection, gauges.QUARANTINED, each.kind, len(each.data))
-        tenant_bytes.add(connection, each.tenant, quarantined=len(each.data))
-
-
-def entries(
-    connection: sqlite3.Connection, *, tenant: str, before: int | None, limit: int
-) -> list[QuarantineEntry]:
-    """Return a tenant's entries, newest first; `before` is the id to continue from."""
-    rows = connection.execute(
-        f"SELECT {_SHOWN} FROM quarantine WHERE tenant=? AND id < ? ORDER BY id DESC LIMIT ?",
-        (tenant, before if before is not None else 2**62, limit),
-    ).fetchall()
-    return [_entry(row) for row in rows]
-
-
-def entry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
-    """Return one of a tenant's entries with its data; None if not found."""
-    row = connection.execute(
-        f"SELECT {_SHOWN}, data FROM quarantine WHERE id=? AND tenant=?", (entry_id, tenant)
-    ).fetchone()
-    return _entry(row) if row else None
-
-
-def retry(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> Kind | None:
-    """Queue an entry for delivery again, with its number and arrival time; return its kind."""
-    found = _take(connection, entry_id, tenant)
-    if found is None:
-        return None
-    kind = Kind(found.kind)
-    bodies.insert(
-        connection,
-        kind=kind,
-        tenant=tenant,
-        number=found.sequence_number,
-        records=found.records,
-        received_unix_nano=found.received_unix_nano or found.quarantined_unix_nano,
-        data=found.data or b"",
-    )
-    count(connection, "retried", kind, found.records)
-    return kind
+        bodies.hold(connection, each.kind, each.tenant, quarantined=len(each.data))
 
 
 def drop(connection: sqlite3.Connection, entry_id: int, *, tenant: str) -> bool:
-    """Delete an entry and return whether it existed. It stays counted as quarantined."""
+    """Delete an entry within the current transaction; return whether it existed."""
     found = _take(connection, entry_id, tenant)
     if found is not None:
         count(connection, "dropped", Kind(found.kind), found.records)
     return found is not None
 
 
-def drop_old(
-    connection: sqlite3.Connection,
-    before_unix_nano: int,
-    tenants: frozenset[str],
-    *,
-    are_meant: bool,
-    kept: Sequence[tuple[int, int]] = (),
-) -> int:
-    """Drop old entries of `tenants`, or of all others; return the number of records."""
-    found = connection.execute(
-        "SELECT id, tenant, records, quarantined_unix_nano FROM quarantine"
-        " WHERE quarantined_unix_nano < ?",
-        (before_unix_nano,),
-    ).fetchall()
-    mine = [
-        row
-        for row in found
-        if (row[1] in tenants) == are_meant
-        and not any(start <= row[3] < end for start, end in kept)
-    ]
-    for entry_id, tenant, _, _ in mine:
-        drop(connection, entry_id, tenant=tenant)
-    return sum(records for _, _, records, _ in mine)
-
-
 def _take(connection: sqlite3.Connection, entry_id: int, tenant: str) -> QuarantineEntry | None:
-    found = entry(connection, entry_id, tenant=tenant)
-    if found is not None:
-        connection.execute("DELETE FROM quarantine WHERE id=?", (entry_id,))
-        gauges.add(connection, gauges.QUARANTINED, Kind(found.kind), -found.size)
-        tenant_bytes.add(connection, tenant, quarantined=-found.size)
+    row = connection.execute(_ENTRY, (entry_id, tenant)).fetchone()
+    if row is None:
+        return None
+    found = _entry(row)
+    connection.execute("DELETE FROM quarantine WHERE id=?", (entry_id,))
+    bodies.hold(connection, Kind(found.kind), tenant, quarantined=-found.size)
     return found
 
 

@@ -3,14 +3,11 @@
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-
-import structlog
 
 from tracereel_collector.errors import QueueUnavailableError, StartupError, ThrottledError
 from tracereel_collector.model import (
@@ -19,34 +16,30 @@ from tracereel_collector.model import (
     Body,
     Kind,
     Quarantined,
-    QuarantineEntry,
     QueuedBody,
     Receipt,
     WaitingEvents,
 )
-from tracereel_collector.queue import batches, gauges, quarantine, tenant_bytes, waiting
+from tracereel_collector.queue import batches, bodies, waiting
+from tracereel_collector.queue.admission import Admission, QueueLimits
 from tracereel_collector.queue.append import REJECTED, Appender
 from tracereel_collector.queue.database import SharedReader, connect, open_or_set_aside
 from tracereel_collector.queue.erasure import QueueErasure
 from tracereel_collector.queue.following import QueueFollower
 from tracereel_collector.queue.free_pages import give_back
-from tracereel_collector.queue.interprocess_lock import InterprocessLock
+from tracereel_collector.queue.quarantine import Quarantine
 from tracereel_collector.queue.rescue import take_over
-from tracereel_collector.queue.reserve import FreeSpace, Reserve
 from tracereel_collector.queue.waiters import Sleepers
-from tracereel_collector.queue.writer import FREE_SPACE, CommitThread, Work
+from tracereel_collector.queue.writer import CommitThread, Work
+from tracereel_collector.runtime.file_lock import locked
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy
 from tracereel_collector.telemetry import Pressure
-
-log = structlog.get_logger(__name__)
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
     *("duplicate", "quarantined", "retried", "dropped", "damaged"),
 )
-RESERVE_BYTES = 16 * 1024 * 1024
 FORGET_EVERY_SECONDS = 1.0
-LOOK_AGAIN_SECONDS = 0.1
 SHORTEN_SECONDS = 0.05
 """Time limit for shrinking the file in each `tidy`."""
 NUMBERS_LEFT_OUT = 1_000_000
@@ -59,16 +52,6 @@ class Ring(Protocol):
     def __call__(self, kinds: set[Kind], /, *, hurry: bool) -> None:
         """Report that bodies of these kinds were appended, or are needed soon (`hurry`)."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLimits:
-    """Size and time limits of the queue."""
-
-    commit_bytes: int
-    max_pending_bytes: int
-    retain_seconds: float
-    min_free_bytes: int = 0
 
 
 class DurableQueue:
@@ -93,57 +76,52 @@ class DurableQueue:
     ) -> None:
         self._path = path
         self._limits = limits
-        self._free = FreeSpace(path.parent, free_bytes)
         self._now = now_unix_nano
         self._ring = ring
         self._steady = steady_nano or now_unix_nano
         self._appender = Appender(self._steady)
-        self._fresh: set[Kind] = set()
         self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
         self._forgotten_at = 0.0
-        self._looked_at = 0.0
-        self._disk_full = False
         self._trouble: str | None = None
         self.damaged_files: list[Path] = []
         self.rescued_bodies = 0
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._reserve = Reserve(path.with_name("reserve"), size=RESERVE_BYTES)
-        self._turns = InterprocessLock(path.with_name("turns")) if shared else None
         self._connection = connect(path) if ring is not None else self._own(path)
-        self._door = tenant_bytes.TenantDoor(path, limits.max_pending_bytes, shares)
+        self._admission = Admission(path, limits, shares, free_bytes=free_bytes)
         self._reader = SharedReader(path)
         self._read = self._reader.rows
         self.id = str(self._read("SELECT value FROM meta WHERE key='queue_id'")[0][0])
-        self._bytes = gauges.totals(self._read(gauges.ALL))
-        self._disk_full = not self._reserve.keep()
         self._writer = CommitThread(
             self._connection,
             commit_bytes=limits.commit_bytes,
-            turn=self._turns.mine if self._turns else contextlib.nullcontext,
+            # SQLite's own lock would be correct, but its waiters sleep and poll.
+            turn=partial(locked, path.with_name("turns")) if shared else contextlib.nullcontext,
             on_begin=self._appender.begin,
             on_commit=self._after_commit,
             on_rollback=self._after_rollback,
         )
-        self._writer.start()
         self.erasure = QueueErasure(
             self._writer,
             self._reader,
-            on_marked=self._appender.look_again,
+            on_marked=self._appender.deleted.look_again,
             steady_nano=self._steady,
         )
         """Deletion from the queue and its file."""
+        self.quarantine = Quarantine(
+            self._writer, self._reader, on_retried=self._appender.fresh.add
+        )
+        """Records that the store refused."""
 
     def _own(self, path: Path) -> sqlite3.Connection:
-        connection, damaged = open_or_set_aside(path, now_unix_nano=self._now)
+        connection, self.damaged_files = open_or_set_aside(path)
         try:
-            self.damaged_files = [rescue.aside for rescue in damaged]
-            self.rescued_bodies = sum(
-                take_over(connection, self._appender, rescue) for rescue in damaged
-            )
+            for damaged in self.damaged_files:
+                self.rescued_bodies += take_over(
+                    connection, self._appender, damaged, now=self._now()
+                )
             connection.execute("BEGIN IMMEDIATE")
-            gauges.measure(connection)
-            tenant_bytes.measure(connection)
+            bodies.measure(connection)
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
             connection.close()
@@ -157,10 +135,7 @@ class DurableQueue:
         self._writer.stop()
         self._connection.close()
         self._reader.close()
-        self._door.close()
-        if self._turns is not None:
-            self._turns.close()
-            self._turns = None
+        self._admission.close()
 
     # Appending
 
@@ -171,54 +146,22 @@ class DurableQueue:
             ThrottledError: undelivered bytes, of all tenants or this one, are at their limit.
             QueueUnavailableError: the disk is full or the queue is closed.
         """
-        size, tenant = len(body.data), body.tenant
-        self._refuse_when_full(size)
-        self._door.check(tenant, size, self._bytes, waiting=self._writer.waiting_bytes)
-        appended = self._writer.submit(lambda connection: self._append(connection, body), size=size)
-        self._door.follow(appended, tenant, size)
+        size, tenant, waiting = len(body.data), body.tenant, self._writer.waiting_bytes
+        self._admission.check(size, waiting=waiting)
+        self._admission.check_share(tenant, size, waiting=waiting)
+        appended = self._writer.submit(partial(self._appender.append, body=body), size=size)
+        self._admission.follow(appended, tenant, size)
         return appended
-
-    def _append(self, connection: sqlite3.Connection, body: Body) -> Receipt:
-        receipt = self._appender.append(connection, body)
-        if receipt.size:
-            self._fresh.add(body.kind)
-        return receipt
 
     @property
     def pending_bytes(self) -> int:
         """Bytes acknowledged and not yet in the store."""
-        return self._bytes.pending
-
-    def _refuse_when_full(self, size: int) -> None:
-        if self._disk_full:
-            if not self._reserve.keep():
-                raise QueueUnavailableError("the disk is full", hint=FREE_SPACE)
-            self._disk_full = False
-        if self._free.bytes < self._limits.min_free_bytes:
-            raise QueueUnavailableError(
-                f"{self._free.bytes} bytes of disk are free,"
-                f" {self._limits.min_free_bytes} are kept free",
-                hint="free space in the data dir, or lower TRACEREEL_MIN_FREE_BYTES",
-            )
-        if self._is_over(size) and time.monotonic() - self._looked_at > LOOK_AGAIN_SECONDS:
-            self._look()  # another process may have made room
-        if self._is_over(size):
-            self._door.count_full()
-            raise ThrottledError(
-                f"{self._bytes.pending} bytes wait for the store,"
-                f" the limit is {self._limits.max_pending_bytes}",
-                hint="is the store reachable? see /readyz/query",
-            )
-
-    def _is_over(self, size: int) -> bool:
-        # Quarantined bytes stay until retried, dropped or expired: they count towards the same limit.
-        held = self._bytes.pending + self._bytes.quarantined + self._writer.waiting_bytes
-        return held + size > self._limits.max_pending_bytes
+        return self._admission.held.pending
 
     def refusal(self) -> str | None:
         """Return why an append would be refused now, with a hint; None if accepted."""
         try:
-            self._refuse_when_full(0)
+            self._admission.check(0, waiting=self._writer.waiting_bytes)
         except (ThrottledError, QueueUnavailableError) as error:
             return f"{error.message}; {error.hint}"
         if self._trouble is not None:
@@ -232,12 +175,12 @@ class DurableQueue:
         """Wait for enough unsealed bytes of a kind, for `hurry`, or for `timeout`."""
 
         def is_enough() -> bool:
-            waiting = self._bytes.unsealed.get(kind, 0)
+            waiting = self._admission.held.unsealed.get(kind, 0)
             # Without waiting bytes a hurry is ignored: it would make the delivery thread spin.
             return waiting >= at_least or (waiting > 0 and kind in self._hurried)
 
         self._sleepers.sleep_until(is_enough, timeout=timeout)
-        return self._bytes.unsealed.get(kind, 0)
+        return self._admission.held.unsealed.get(kind, 0)
 
     def hurry(self, kind: Kind) -> None:
         """Deliver the next batch of a kind without waiting for more bytes."""
@@ -248,8 +191,8 @@ class DurableQueue:
         self._sleepers.look()
 
     def heard(self, hurried: set[Kind]) -> None:
-        """Refresh the gauges after another process appended, and hurry some kinds."""
-        self._look()
+        """Read the held bytes after another process appended, and hurry some kinds."""
+        self._admission.look()
         self._hurried.update(hurried)
         self._sleepers.look()
 
@@ -275,8 +218,12 @@ class DurableQueue:
 
     def bodies_of(self, batch: Batch) -> list[QueuedBody]:
         """Return the bodies of a batch in order, without those damaged on disk."""
-        with self._reader.held() as connection:
-            return batches.read_bodies(connection, batch)
+        return bodies.readable(
+            self._read(
+                f"SELECT {bodies.COLUMNS} FROM bodies WHERE kind=? AND id BETWEEN ? AND ? ORDER BY id",
+                *(batch.kind, batch.first_body, batch.last_body),
+            )
+        )
 
     def done(self, batch: Batch, *, stored: int, quarantined: list[Quarantined]) -> None:
         """Record that a batch is in the store, except for its quarantined records."""
@@ -316,7 +263,7 @@ class DurableQueue:
         numbers = (highest + NUMBERS_LEFT_OUT, highest)
         self._write(lambda connection: connection.execute(skip, numbers))
 
-    # Inspection and quarantine
+    # Inspection
 
     def counters(self) -> dict[tuple[str, str], int]:
         """Return the committed conservation counters by name and kind."""
@@ -328,12 +275,14 @@ class DurableQueue:
 
     def pressure(self) -> Pressure:
         """Return the delivery lag and the remaining capacity."""
-        oldest = gauges.oldest_unix_nano(self._read)
+        oldest = min(
+            (row[0] for kind in Kind for row in self._read(bodies.OLDEST, kind)), default=None
+        )
         return Pressure(
             oldest_seconds=0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e9),
-            quarantined_bytes=self._bytes.quarantined,
+            quarantined_bytes=self._admission.held.quarantined,
             limit_bytes=self._limits.max_pending_bytes,
-            disk_free_bytes=self._free.bytes,
+            disk_free_bytes=self._admission.disk_free_bytes,
             disk_kept_bytes=self._limits.min_free_bytes,
         )
 
@@ -341,53 +290,6 @@ class DurableQueue:
         """Return the committed number of events flagged for claiming another user's session."""
         found = self._read("SELECT sum(value) FROM counters WHERE name=?", SESSION_FLAG)
         return int(found[0][0] or 0)
-
-    @property
-    def quarantined_bytes(self) -> int:
-        """Bytes in quarantine."""
-        return self._bytes.quarantined
-
-    def quarantined(
-        self, *, tenant: str, before: int | None = None, limit: int = 100
-    ) -> list[QuarantineEntry]:
-        """Return a tenant's quarantined records, newest first; `before` is the id to continue from."""
-        with self._reader.held() as connection:
-            return quarantine.entries(connection, tenant=tenant, before=before, limit=limit)
-
-    def quarantine_entry(self, entry_id: int, *, tenant: str) -> QuarantineEntry | None:
-        """Return one of a tenant's quarantined records with its data; None if not found."""
-        with self._reader.held() as connection:
-            return quarantine.entry(connection, entry_id, tenant=tenant)
-
-    def retry_quarantined(self, entry_id: int, *, tenant: str) -> bool:
-        """Queue a quarantined record for delivery again; return whether it existed."""
-
-        def work(connection: sqlite3.Connection) -> Kind | None:
-            kind = quarantine.retry(connection, entry_id, tenant=tenant)
-            if kind is not None:
-                self._fresh.add(kind)
-            return kind
-
-        return self._write(work) is not None
-
-    def drop_quarantined(self, entry_id: int, *, tenant: str) -> bool:
-        """Delete a quarantined record; return whether it existed."""
-        return bool(self._write(partial(quarantine.drop, entry_id=entry_id, tenant=tenant)))
-
-    def drop_old_quarantined(
-        self,
-        before_unix_nano: int,
-        tenants: frozenset[str],
-        *,
-        are_meant: bool,
-        kept: Sequence[tuple[int, int]] = (),
-    ) -> int:
-        """Drop old quarantined records of `tenants` (or of all others, see `are_meant`).
-
-        Records quarantined within an interval of `kept` stay.
-        """
-        work = partial(quarantine.drop_old, are_meant=are_meant, kept=kept)
-        return int(self._write(lambda connection: work(connection, before_unix_nano, tenants)))
 
     def events_waiting(self, *, tenant: str, trace_id: str) -> WaitingEvents:
         """Return how many events of a run are queued and not yet in the store."""
@@ -420,28 +322,21 @@ class DurableQueue:
         """Run work in a transaction and return its result once it is durable."""
         return self._writer.submit(work).result()
 
-    def _look(self) -> None:
-        self._looked_at = time.monotonic()
-        self._bytes = gauges.totals(self._read(gauges.ALL))
-
     def _after_commit(self, connection: sqlite3.Connection) -> None:
         self._trouble = None
         try:
-            self._bytes = gauges.totals(connection.execute(gauges.ALL))
+            self._admission.held = bodies.HeldBytes.of(connection.execute(bodies.TOTALS))
         except sqlite3.Error:
-            pass  # the commit stands; the gauges are read again after the next one
-        fresh, self._fresh = self._fresh, set()
+            pass  # the commit stands; the held bytes are read again after the next one
+        fresh = self._appender.fresh.copy()
+        self._appender.fresh.clear()
         if self._ring is not None and fresh:
             self._ring(fresh, hurry=False)
         self._sleepers.look()
 
     def _after_rollback(self, error: BaseException) -> None:
         self._appender.forget()
-        self._fresh.clear()
         if isinstance(error, sqlite3.Error):
             self._trouble = str(error)
         if isinstance(error, sqlite3.OperationalError) and "full" in str(error):
-            if not self._disk_full:
-                log.error("disk_full", path=str(self._path.parent), advice=FREE_SPACE)
-            self._disk_full = True
-            self._reserve.give_up()
+            self._admission.disk_is_full()

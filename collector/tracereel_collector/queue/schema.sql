@@ -55,17 +55,13 @@ CREATE TABLE quarantine (
     received_unix_nano INTEGER NOT NULL DEFAULT 0
 );
 
-CREATE TABLE gauges (
-    name TEXT NOT NULL,
+-- Bytes of undelivered bodies and of the quarantine; recalculated when the owner process starts.
+CREATE TABLE held_bytes (
     kind TEXT NOT NULL,
-    value INTEGER NOT NULL,
-    PRIMARY KEY (name, kind)
-) WITHOUT ROWID;
-
-CREATE TABLE tenant_bytes (
-    tenant TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
     pending INTEGER NOT NULL,
-    quarantined INTEGER NOT NULL
+    quarantined INTEGER NOT NULL,
+    PRIMARY KEY (kind, tenant)
 ) WITHOUT ROWID;
 
 -- Digests only: ownership needs a comparison, not the names of users and sessions.

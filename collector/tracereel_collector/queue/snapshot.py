@@ -1,6 +1,5 @@
 """Consistent copies of SQLite files that other processes write to."""
 
-import os
 import sqlite3
 import uuid
 from contextlib import closing
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracereel_collector.errors import StartupError
+from tracereel_collector.runtime.durable import sync
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
         raise StartupError(f"{source} cannot be copied: {error}") from error
     if found != [("ok",)]:
         raise StartupError(f"the copy of {source} is not sound: {found[0][0]}")
-    _sync(target)
+    sync(target)
 
 
 def queue_facts(path: Path) -> QueueFacts:
@@ -92,9 +92,4 @@ def give_new_id(path: Path) -> None:
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as copy:
         copy.execute("UPDATE meta SET value=? WHERE key='queue_id'", (str(uuid.uuid4()),))
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(path)

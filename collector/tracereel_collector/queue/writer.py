@@ -28,7 +28,7 @@ class _Job:
 
 
 class CommitThread:
-    """Runs jobs in shared transactions; a job's future resolves after the commit."""
+    """Runs jobs in shared transactions from its construction; a future resolves after the commit."""
 
     def __init__(
         self,
@@ -51,9 +51,6 @@ class CommitThread:
         self._wake = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="queue-commit", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def submit(self, work: Work, *, size: int = 0) -> "Future[Any]":

@@ -11,7 +11,7 @@ from tracereel_collector.telemetry import name_thread
 log = structlog.get_logger(__name__)
 
 
-class Rounds:
+class PeriodicTask:
     """Calls a function every `every_seconds`, the first time after that interval."""
 
     def __init__(

@@ -127,9 +127,10 @@ def maintenance_store(address: StoreAddress) -> ClickHouseStore:
 
 def clock_of(settings: Settings, *, is_owner: bool = False) -> TrustedClock:
     """Return the trusted clock of the data directory; only one process may own it."""
-    open_clock = TrustedClock.own if is_owner else TrustedClock.follow
     queue = settings.data_dir / QUEUE_FILE
-    return open_clock(settings.data_dir, last_known_nano=lambda: newest_unix_nano(queue))
+    return TrustedClock(
+        settings.data_dir, is_owner=is_owner, last_known_nano=lambda: newest_unix_nano(queue)
+    )
 
 
 def queue_limits(settings: Settings) -> QueueLimits:

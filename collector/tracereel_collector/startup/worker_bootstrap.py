@@ -12,17 +12,17 @@ from tracereel_collector.store.clickhouse import StoreAddress
 class Link:
     """Sockets, pipes, files and settings of a worker process."""
 
-    slot: int
     settings: Settings
     store: StoreAddress
-    listen_fd: int
     bell_fd: int
     """Pipe that wakes up the queue's owner after an append."""
-    delivered_fd: int
-    """Pipe that wakes up the worker after a delivery."""
     metrics_dir: str
     state_file: str
     """JSON state of the parent and the engine, for the health routes."""
+    slot: int = 0
+    listen_fd: int = 0
+    delivered_fd: int = 0
+    """Pipe that wakes up the worker after a delivery."""
 
     def line(self) -> bytes:
         """Serialise for standard input; the secrets must not be on the command line."""

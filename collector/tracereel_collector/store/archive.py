@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from tracereel_collector.errors import StoreUnavailableError
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 
 LOOK_SECONDS: Final = 0.1
 _STATE = "SELECT status, error FROM system.backups WHERE id = {id:String}"
@@ -12,17 +12,17 @@ _UNDER_WAY: Final = frozenset({"CREATING_BACKUP", "RESTORING"})
 _DONE: Final = frozenset({"BACKUP_CREATED", "RESTORED"})
 
 
-def write_archive(store: StoreAccess, *, database: str, place: str) -> None:
+def write_archive(store: ClickHouseStore, *, database: str, place: str) -> None:
     """Back up all tables and views to a ClickHouse destination: `File('x.tar')`, `Disk(…)`."""
     _wait(store, f"BACKUP DATABASE `{database}` TO {place} ASYNC")
 
 
-def read_archive(store: StoreAccess, *, database: str, place: str, into: str) -> None:
+def read_archive(store: ClickHouseStore, *, database: str, place: str, into: str) -> None:
     """Restore the tables and views of an archive into a database of any name."""
     _wait(store, f"RESTORE DATABASE `{database}` AS `{into}` FROM {place} ASYNC")
 
 
-def _wait(store: StoreAccess, statement: str) -> None:
+def _wait(store: ClickHouseStore, statement: str) -> None:
     """Run in the engine's background and poll. It exceeds the time limit of a request."""
     backup_id, status = store.select(statement, {}, fmt="TabSeparated").decode().split()
     error = ""

@@ -23,18 +23,16 @@ from tracereel_collector.errors import (
     UnknownRefusalError,
 )
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.store.envelope import messages_of_requests, rows_of_events
+from tracereel_collector.store.bodies import canonical, messages_of_requests, rows_of_events
 from tracereel_collector.store.error_codes import (
     BAD_ARGUMENTS,
     DATA_ERRORS,
     INVALID_PROTOBUF,
     MEMORY_LIMIT,
-    MOMENT_ERRORS,
+    TEMPORARY_ERRORS,
 )
 from tracereel_collector.store.otlp_types import LOGS_SCHEMA, METRICS_SCHEMA, TRACES_SCHEMA
-from tracereel_collector.store.reserialize import canonical
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tab_separated import rows_of
 
 _INSERT = {
     "async_insert": 0,
@@ -48,6 +46,7 @@ _INSERT = {
     "min_insert_block_size_rows": 0,
     "min_insert_block_size_bytes": 0,
 }
+_PUT = {"async_insert": 0, "insert_deduplicate": 0}
 _NUMBERED = {
     Kind.EVENTS: ("agent_events", "sequence_number", "ingested_at"),
     Kind.SPANS: ("otel_spans", "SequenceNumber", "IngestedAt"),
@@ -173,17 +172,22 @@ class ClickHouseStore:
         with self._client() as client:
             client.command(statement, parameters=dict(parameters), settings=_CHANGE)
 
-    def put(self, table: str, columns: Sequence[str], data: bytes, *, fmt: str) -> None:
-        """Insert rows without deduplication."""
-        settings = {"async_insert": 0, "insert_deduplicate": 0}
+    def put(
+        self,
+        table: str,
+        data: bytes,
+        *,
+        fmt: str,
+        columns: Sequence[str] | None = None,
+        settings: Mapping[str, Any] = _PUT,
+    ) -> None:
+        """Insert rows; by default without deduplication."""
         with self._client() as client:
-            client.raw_insert(table, columns, insert_block=data, fmt=fmt, settings=settings)
+            client.raw_insert(table, columns, insert_block=data, fmt=fmt, settings=dict(settings))
 
-    def rows(self, statement: str) -> list[tuple[str, ...]]:
-        """Run a query and return its rows as text."""
-        with self._client() as client:
-            data = client.raw_query(statement, fmt="TabSeparated")
-        return rows_of(data)
+    def rows(self, statement: str, **parameters: Any) -> list[tuple[str, ...]]:
+        """Run a bound query and return its rows as text."""
+        return rows_of(self.select(statement, parameters, fmt="TabSeparated"))
 
     def select(self, statement: str, parameters: Mapping[str, Any], *, fmt: str) -> bytes:
         """Run a bound query; return the response's bytes in a ClickHouse format."""
@@ -219,18 +223,18 @@ class ClickHouseStore:
         """
         settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         if kind in _LINES:
-            self._insert_block(_LINES[kind], rows_of_events(bodies), "RowBinary", settings)
+            self.put(_LINES[kind], rows_of_events(bodies), fmt="RowBinary", settings=settings)
             return
         table, schema = _OTLP[kind]
         settings |= {**_PROTOBUF, "format_schema": schema}
         try:
-            self._insert_block(table, messages_of_requests(bodies), "Protobuf", settings)
+            self.put(table, messages_of_requests(bodies), fmt="Protobuf", settings=settings)
         except BadDataError:
             # Nothing was stored, so the token is still unused.
             rewritten = canonical(bodies)
             if all(new.data == old.data for new, old in zip(rewritten, bodies, strict=True)):
                 raise
-            self._insert_block(table, messages_of_requests(rewritten), "Protobuf", settings)
+            self.put(table, messages_of_requests(rewritten), fmt="Protobuf", settings=settings)
 
     def missing(self, kind: Kind, bodies: Sequence[QueuedBody]) -> list[QueuedBody]:
         """Return the bodies of which no row is stored.
@@ -243,29 +247,24 @@ class ClickHouseStore:
         if kind not in _NUMBERED or not bodies:
             return []
         table, number, arrival = _NUMBERED[kind]
-        engine = self.select(query("table_engine"), {"table": table}, fmt="TabSeparated")
-        if rows_of(engine) != [("MergeTree",)]:
+        if self.rows(query("table_engine"), table=table) != [("MergeTree",)]:
             # Replicas commit a token and its part in one transaction, and the queried one may lag.
             return []
         stored: set[int] = set()
         for begin in range(0, len(bodies), _LOOKED_UP):
             part = bodies[begin : begin + _LOOKED_UP]
             arrived = [body.received_unix_nano for body in part]
-            parameters = {
-                "table": table,
-                "number": number,
-                "arrival": arrival,
-                "first": min(arrived),
-                "last": max(arrived),
-                "numbers": [body.first_sequence_number for body in part],
-            }
-            found = self.select(query("stored_bodies"), parameters, fmt="TabSeparated")
-            stored.update(int(row[0]) for row in rows_of(found))
+            found = self.rows(
+                query("stored_bodies"),
+                table=table,
+                number=number,
+                arrival=arrival,
+                first=min(arrived),
+                last=max(arrived),
+                numbers=[body.first_sequence_number for body in part],
+            )
+            stored.update(int(row[0]) for row in found)
         return [body for body in bodies if body.first_sequence_number not in stored]
-
-    def _insert_block(self, table: str, block: bytes, fmt: str, settings: dict[str, Any]) -> None:
-        with self._client() as client:
-            client.raw_insert(table, insert_block=block, fmt=fmt, settings=settings)
 
     @contextmanager
     def _client(self, database: str | None = None) -> Iterator[Client]:
@@ -318,6 +317,16 @@ class NoRedirectPool(PoolManager):
         return super().urlopen(method, url, **{**given, "redirect": False})
 
 
+def rows_of(data: bytes) -> list[tuple[str, ...]]:
+    """Return the rows of a tab-separated response; escaped values stay escaped.
+
+    Only line feeds separate rows; the engine escapes those in values. Python's `splitlines` would also
+    split at a dozen other characters, which user content may contain.
+    """
+    text = data.decode(errors="replace").removesuffix("\n")
+    return [tuple(line.split("\t")) for line in text.split("\n")] if text else []
+
+
 def _translate(error: DatabaseError) -> Exception:
     code = getattr(error, "code", None)
     if code is None:
@@ -326,7 +335,7 @@ def _translate(error: DatabaseError) -> Exception:
         return TooMuchAtOnceError(f"ClickHouse code {code}: {_brief(error)}")
     if code in DATA_ERRORS or (code == BAD_ARGUMENTS and INVALID_PROTOBUF in str(error)):
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
-    if code in MOMENT_ERRORS:
+    if code in TEMPORARY_ERRORS:
         return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
     return UnknownRefusalError(f"ClickHouse code {code}: {_brief(error)}")
 

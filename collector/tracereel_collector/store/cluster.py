@@ -9,7 +9,7 @@ reads the local part of its shard.
 import re
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.sql import migrations
+from tracereel_collector.store.sql import migrations, without_comments
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CREATE = re.compile(r"CREATE (?P<what>TABLE|VIEW|MATERIALIZED VIEW) (?P<name>\w+)")
@@ -34,7 +34,7 @@ def cluster_schema(*, cluster: str, database: str) -> list[str]:
     sharded: set[str] = set()
     for migration in migrations():
         for statement in migration.statements:
-            made += _on_cluster(_without_comments(statement), cluster, database, sharded)
+            made += _on_cluster(without_comments(statement), cluster, database, sharded)
     return made
 
 
@@ -80,22 +80,12 @@ def _qualified_view(rest: str, database: str, sharded: set[str]) -> str:
     if target is None:
         raise StartupError("a materialized view without TO has no form for a cluster")
     body = rest[target.end() :]
-    suffix = _suffix(body, sharded)
-    return f" TO {database}.{target[1]}{suffix}{_qualified(body, database, sharded, suffix=suffix)}"
-
-
-def _suffix(body: str, sharded: set[str]) -> str:
-    """Return the table suffix of a view's query: local if it reads a sharded table."""
     reads_table = any(re.search(rf"\b(FROM|JOIN)\s+{name}\b", body) for name in sharded)
-    return "_local" if reads_table else ""
+    suffix = "_local" if reads_table else ""
+    return f" TO {database}.{target[1]}{suffix}{_qualified(body, database, sharded, suffix=suffix)}"
 
 
 def _qualified(text: str, database: str, sharded: set[str], *, suffix: str) -> str:
     for name in sharded:
         text = re.sub(rf"\b(FROM|JOIN)(\s+){name}\b", rf"\1\2{database}.{name}{suffix}", text)
     return re.sub(r"\b(FROM|JOIN)(\s+)(\w+_in)\b", rf"\1\2{database}.\3", text)
-
-
-def _without_comments(statement: str) -> str:
-    lines = [line for line in statement.splitlines() if not line.lstrip().startswith("--")]
-    return "\n".join(lines).strip()

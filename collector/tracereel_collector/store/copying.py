@@ -13,11 +13,10 @@ from tracereel_collector.runtime import failpoints
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import MERGE_TREE_SETTINGS, query
-from tracereel_collector.store.tab_separated import rows_of
-from tracereel_collector.store.tables import Table, count_all, stored_tables, wrong_counts
+from tracereel_collector.store.tables import Table, count, count_all, stored_tables, wrong_counts
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
-BESIDE: Final = "copy_of_"
+TEMPORARY_PREFIX: Final = "copy_of_"
 NOTES: Final = "store_copies"
 _NOT_COPIED: Final = frozenset({"schema_migrations", NOTES})
 _MAY_HAVE_ROWS: Final = _NOT_COPIED | {"model_prices", "retention_rules"}
@@ -28,7 +27,7 @@ SETTINGS {MERGE_TREE_SETTINGS}"""
 _BEGUN: Final = "(begun)"
 _FINISHED: Final = "(finished)"
 
-Tell = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Progress callback: rows done, rows in total."""
 
 
@@ -43,7 +42,7 @@ class _CopyPart:
 class StoreCopy:
     """Copies a store that does not change into another that has no other writer."""
 
-    def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Tell) -> None:
+    def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Progress) -> None:
         self._source = source
         self._target = target
         self._tell = tell
@@ -87,33 +86,26 @@ class StoreCopy:
     def _copy_table(
         self, table: Table, parts: list[_CopyPart], notes: dict[tuple[str, str], int]
     ) -> None:
-        beside = f"{BESIDE}{table.name}"
-        columns = [
-            name
-            for (name,) in rows_of(
-                self._source.select(
-                    query("copied_columns"), {"table": table.name}, fmt="TabSeparated"
-                )
-            )
-        ]
+        temporary = f"{TEMPORARY_PREFIX}{table.name}"
+        columns = [name for (name,) in self._source.rows(query("copied_columns"), table=table.name)]
         for partition in sorted({part.partition for part in parts}):
             mine = [part for part in parts if part.partition == partition]
-            rows = _count(self._source, table, partition)
-            there = _count(self._target, table, partition)
+            rows = count(self._source, table, partition)
+            there = count(self._target, table, partition)
             if notes.get((table.name, partition)) == rows == there:
-                self._told(sum(part.rows for part in mine))
+                self._advance(sum(part.rows for part in mine))
                 continue
             if there and (table.name, partition) not in notes and table.name not in _MAY_HAVE_ROWS:
                 raise StartupError(
                     f"{there} rows of {table.name} have come to the target from elsewhere",
                     hint="start no collector on it before the copy is finished",
                 )
-            self._target.command(f"DROP TABLE IF EXISTS `{beside}` SYNC")
-            self._target.command(f"CREATE TABLE `{beside}` AS `{table.name}`")
+            self._target.command(f"DROP TABLE IF EXISTS `{temporary}` SYNC")
+            self._target.command(f"CREATE TABLE `{temporary}` AS `{table.name}`")
             for part in mine:
-                self._copy_part(table.name, part, columns, into=beside)
-            copy = Table(beside, table.engine, table.partition_key)
-            arrived = _count(self._target, copy, partition)
+                self._copy_part(table.name, part, columns, into=temporary)
+            copy = Table(temporary, table.engine, table.partition_key)
+            arrived = count(self._target, copy, partition)
             if arrived != rows:
                 raise StoreUnavailableError(
                     f"{table.name}, partition {partition}: {rows} rows were read and {arrived} arrived",
@@ -122,10 +114,10 @@ class StoreCopy:
             # The note comes first: a partition without a note counts as foreign.
             self._note(table.name, partition, rows)
             self._target.command(
-                f"ALTER TABLE `{table.name}` REPLACE PARTITION ID '{partition}' FROM `{beside}`"
+                f"ALTER TABLE `{table.name}` REPLACE PARTITION ID '{partition}' FROM `{temporary}`"
             )
             failpoints.here("partition_copied")
-        self._target.command(f"DROP TABLE IF EXISTS `{beside}` SYNC")
+        self._target.command(f"DROP TABLE IF EXISTS `{temporary}` SYNC")
 
     def _copy_part(self, table: str, part: _CopyPart, columns: list[str], *, into: str) -> None:
         """Copy a part in slices that fit into memory and into one request."""
@@ -137,12 +129,12 @@ class StoreCopy:
                 {"part": part.name, "first": first, "last": last},
                 fmt="Native",
             )
-            self._target.put(into, columns, data, fmt="Native")
-            self._told(last - first)
+            self._target.put(into, data, fmt="Native", columns=columns)
+            self._advance(last - first)
 
     def _parts(self, table: Table) -> list[_CopyPart]:
-        found = self._source.select(query("copy_slices"), {"table": table.name}, fmt="TabSeparated")
-        return [_CopyPart(a, b, int(rows), int(size)) for a, b, rows, size in rows_of(found)]
+        found = self._source.rows(query("copy_slices"), table=table.name)
+        return [_CopyPart(a, b, int(rows), int(size)) for a, b, rows, size in found]
 
     def _compared(self) -> dict[str, tuple[int, int]]:
         there, here = count_all(self._target), count_all(self._source)
@@ -174,13 +166,12 @@ class StoreCopy:
             )
 
     def _notes(self) -> dict[tuple[str, str], int]:
-        found = self._target.select(
+        found = self._target.rows(
             f"SELECT what, partition, argMax(rows, at) FROM {NOTES} WHERE source = {{source:String}}"
             " GROUP BY what, partition",
-            {"source": self._id},
-            fmt="TabSeparated",
+            source=self._id,
         )
-        return {(what, partition): int(rows) for what, partition, rows in rows_of(found)}
+        return {(what, partition): int(rows) for what, partition, rows in found}
 
     def _note(self, what: str, partition: str = "", rows: int = 0) -> None:
         self._target.change(
@@ -189,19 +180,9 @@ class StoreCopy:
             {"source": self._id, "what": what, "partition": partition, "rows": rows},
         )
 
-    def _told(self, rows: int) -> None:
+    def _advance(self, rows: int) -> None:
         self._done += rows
         self._tell(self._done, self._total)
-
-
-def _count(store: ClickHouseStore, table: Table, partition: str) -> int:
-    return int(
-        store.select(
-            f"SELECT count() FROM {table.source} WHERE _partition_id = {{partition:String}}",
-            {"partition": partition},
-            fmt="TabSeparated",
-        )
-    )
 
 
 def _slices(part: _CopyPart) -> Iterator[tuple[int, int]]:

@@ -1,15 +1,15 @@
 """Deletion of the rows of runs from every table, waiting until they are removed."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
-from tracereel_collector.store.access import StoreAccess
-from tracereel_collector.store.rollup_agents import FORGET
-from tracereel_collector.store.shards import Shards
+from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.rollup_agents import SUBTRACT
 from tracereel_collector.store.sql import query
+from tracereel_collector.store.tables import Shards
 
 MAX_TRACES = 5_000
 """Runs per statement; a user with more is deleted in several statements."""
@@ -34,27 +34,10 @@ class RunsToDelete:
 
     def parameters(self) -> dict[str, Any]:
         """Return the query parameters of the statements."""
-        return {
-            "tenant": self.tenant,
-            "ids": sorted({*self.ids, *self.otel}),
-            "otel": self.otel,
-            "shared": self.shared,
-            "spans": self.spans,
-        }
+        return {**asdict(self), "ids": sorted({*self.ids, *self.otel})}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableWithRuns:
-    """Table that may have rows of runs."""
-
-    table: str
-    """Table to read, which covers all shards."""
-    changed: str
-    """Table as named in a statement that changes rows."""
-    where: str
-
-
-def runs_of(store: StoreAccess, tenant: str, ids: list[str]) -> RunsToDelete:
+def runs_of(store: ClickHouseStore, tenant: str, ids: list[str]) -> RunsToDelete:
     """Return the runs with their OpenTelemetry traces and spans."""
     found = _select(store, _Shared, "otel_traces_of_runs", tenant=tenant, ids=ids)
     # An id without events may be an OpenTelemetry trace id itself.
@@ -70,14 +53,16 @@ def runs_of(store: StoreAccess, tenant: str, ids: list[str]) -> RunsToDelete:
     )
 
 
-def traces_of_user(store: StoreAccess, tenant: str, user_id: str, *, done: set[str]) -> list[str]:
+def traces_of_user(
+    store: ClickHouseStore, tenant: str, user_id: str, *, done: set[str]
+) -> list[str]:
     """Return runs of a user that are not in `done`, at most `MAX_TRACES`."""
     limit = MAX_TRACES + len(done)
     found = _names(store, "traces_of_user", tenant=tenant, user_id=user_id, limit=limit)
     return [name for name in found if name not in done][:MAX_TRACES]
 
 
-def spans_of_user(store: StoreAccess, tenant: str, user_id: str) -> RunsToDelete:
+def spans_of_user(store: ClickHouseStore, tenant: str, user_id: str) -> RunsToDelete:
     """Return the spans of a user in traces that are shared with other runs."""
     asked = {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES}
     found = _select(store, tuple[str, str], "spans_of_user", **asked)
@@ -90,38 +75,37 @@ def spans_of_user(store: StoreAccess, tenant: str, user_id: str) -> RunsToDelete
     )
 
 
-def count_rows(store: StoreAccess, runs: RunsToDelete) -> dict[str, int]:
+def count_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     """Return the number of rows of the runs by table, without empty tables."""
-    return {place.table: rows for place, rows in _counted(store, runs)}
+    return {table: rows for table, _, _, rows in _counted(store, runs)}
 
 
-def delete_rows(store: StoreAccess, runs: RunsToDelete) -> dict[str, int]:
+def delete_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     """Delete the rows of the runs; return their number by table."""
     counted = _counted(store, runs)
-    for place, _ in counted:
-        if place.table in FORGET:
+    for table, changed, where, _ in counted:
+        if table in SUBTRACT:
             # Directly before the delete: a repeated deletion then finds no rows to subtract again.
-            store.change(FORGET[place.table], runs.parameters())
-        store.change(f"ALTER TABLE {place.changed} DELETE WHERE {place.where}", runs.parameters())
+            store.change(SUBTRACT[table], runs.parameters())
+        store.change(f"ALTER TABLE {changed} DELETE WHERE {where}", runs.parameters())
     # Unconditional, because an earlier deletion may have been interrupted here.
     _forget_names(store, runs.tenant)
-    return {place.table: rows for place, rows in counted}
+    return {table: rows for table, _, _, rows in counted}
 
 
-def _counted(store: StoreAccess, runs: RunsToDelete) -> list[tuple[_TableWithRuns, int]]:
-    """Return the tables that have rows of the runs, with the number of rows."""
+def _counted(store: ClickHouseStore, runs: RunsToDelete) -> list[tuple[str, str, str, int]]:
+    """Return the tables with rows of the runs: name, name for ALTER, condition, number of rows."""
     shards = Shards.of(store)
     found = []
     for kept, tenant, trace, spans in store.rows(query("deletable_tables")):
         name, where = shards.name(kept), _where(tenant, trace, spans == "1")
         counting = f"SELECT count() FROM `{name}` WHERE {where}"
         if rows := int(store.select(counting, runs.parameters(), fmt="TabSeparated")):
-            place = _TableWithRuns(table=name, changed=shards.changed(name), where=where)
-            found.append((place, rows))
+            found.append((name, shards.changed(name), where, rows))
     return found
 
 
-def _forget_names(store: StoreAccess, tenant: str) -> None:
+def _forget_names(store: ClickHouseStore, tenant: str) -> None:
     """Delete names of spans and agents that no row uses any more.
 
     They are selected first: a mutation of a replicated table must not contain a subquery.
@@ -153,13 +137,13 @@ def _forget_names(store: StoreAccess, tenant: str) -> None:
         after = emptied[-1]
 
 
-def _select(store: StoreAccess, row: Any, name: str, /, **parameters: Any) -> list[Any]:
+def _select(store: ClickHouseStore, row: Any, name: str, /, **parameters: Any) -> list[Any]:
     answer = store.select(query(name), parameters, fmt="JSONCompactEachRow")
     found: list[Any] = msgspec.json.Decoder(row).decode_lines(answer)
     return found
 
 
-def _names(store: StoreAccess, name: str, /, **parameters: Any) -> list[str]:
+def _names(store: ClickHouseStore, name: str, /, **parameters: Any) -> list[str]:
     return [row[0] for row in _select(store, tuple[str], name, **parameters)]
 
 

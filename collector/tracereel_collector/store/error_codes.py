@@ -11,7 +11,7 @@ MEMORY_LIMIT: Final = 241
 BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
 """Ambiguous code, and the message that identifies bad data."""
 
-MOMENT_ERRORS: Final = {
+TEMPORARY_ERRORS: Final = {
     60: "UNKNOWN_TABLE",
     74: "CANNOT_READ_FROM_FILE_DESCRIPTOR",
     75: "CANNOT_WRITE_TO_FILE_DESCRIPTOR",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.sql import Migration, migrations
 
 _CHANGED_VIEW = re.compile(r"(?m)^ALTER TABLE (\w+) MODIFY QUERY\b")
@@ -14,7 +14,7 @@ ENGINE = MergeTree ORDER BY number
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"""
 
 
-def migrate(store: StoreAccess, known: Sequence[Migration] | None = None) -> list[Migration]:
+def migrate(store: ClickHouseStore, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Apply the migrations that are missing, by default those of the package, and return them.
 
     Raises:
@@ -31,7 +31,7 @@ def migrate(store: StoreAccess, known: Sequence[Migration] | None = None) -> lis
     return missing
 
 
-def applied_migrations(store: StoreAccess) -> list[int]:
+def applied_migrations(store: ClickHouseStore) -> list[int]:
     """Return the numbers of the applied migrations."""
     return [
         int(number)
@@ -57,7 +57,7 @@ def _refuse_other_schema(applied: dict[int, tuple[str, str]], known: Sequence[Mi
         )
 
 
-def _apply(store: StoreAccess, migration: Migration) -> None:
+def _apply(store: ClickHouseStore, migration: Migration) -> None:
     for statement in migration.statements:
         view = _CHANGED_VIEW.search(statement)
         if view is not None:

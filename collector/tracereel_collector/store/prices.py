@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
+import msgspec
+
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 
 COLUMNS = (
     *("providers", "model", "valid_from", "input", "output"),
@@ -97,25 +99,13 @@ def _dollars(text: str) -> float:
     return value
 
 
-def load_prices(store: StoreAccess, prices: list[Price]) -> bool:
+def load_prices(store: ClickHouseStore, prices: list[Price]) -> bool:
     """Store a price table unless it is current; return whether it changed."""
     digest = hashlib.sha256(repr(prices).encode()).hexdigest()[:32]
     rows = store.rows("SELECT max(Revision), argMax(Digest, Revision) FROM model_prices")
     revision = int(rows[0][0]) if rows else 0
     if rows and rows[0][1:] == (digest,):
         return False
-    values = ", ".join(f"({', '.join(map(_literal, astuple(each)))})" for each in prices)
-    store.command(
-        f"INSERT INTO model_prices SELECT {revision + 1}, '{digest}', p.1, p.2,"
-        " parseDateTime64BestEffort(p.3, 9, 'UTC'), p.4, p.5, p.6, p.7, p.8"
-        f" FROM (SELECT arrayJoin(CAST([{values}] AS Array(Tuple(String, String, String, Float64,"
-        " Float64, Nullable(Float64), Nullable(Float64), String)))) AS p)"
-    )
+    lines = [msgspec.json.encode([revision + 1, digest, *astuple(each)]) for each in prices]
+    store.put("model_prices", b"\n".join(lines), fmt="JSONCompactEachRow")
     return True
-
-
-def _literal(value: object) -> str:
-    """Return a value as SQL; names were validated when they were parsed."""
-    if value is None:
-        return "NULL"
-    return f"'{value}'" if isinstance(value, str) else repr(value)

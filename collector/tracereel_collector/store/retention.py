@@ -1,4 +1,4 @@
-"""Retention: rules by tenant, and the statements that delete older rows."""
+"""Retention: rules by tenant, the statements that delete older rows, and silent emitters."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,10 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.access import StoreAccess
-from tracereel_collector.store.shards import Shards
+from tracereel_collector.store.clickhouse import ClickHouseStore, rows_of
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tab_separated import rows_of
+from tracereel_collector.store.tables import Shards
 
 UNDATED: Final = (
     ("run_links", "tenant", "toDate(ingested_at)"),
@@ -19,6 +18,12 @@ UNDATED: Final = (
     ("span_names", "TenantId", "toDate(LastAt)"),
 )
 """Small tables without daily partitions: name, tenant column, day of a row."""
+SILENT_DAYS: Final = 90
+"""Days after which an emitter that sends nothing is forgotten."""
+MAX_IDS: Final = 5_000
+"""Emitters per statement; the rest is removed in the next sweep."""
+_EMITTER_TABLES: Final = (("emitters", "received_at"), ("emitter_numbers", "heard_at"))
+_IDS = msgspec.json.Decoder(tuple[str, list[str]])
 
 
 class RetentionPolicy(msgspec.Struct, array_like=True, frozen=True):
@@ -77,14 +82,14 @@ class Expired:
         return sum(self.partitions.values())
 
 
-def rules_of(store: StoreAccess) -> list[RetentionPolicy]:
+def rules_of(store: ClickHouseStore) -> list[RetentionPolicy]:
     """Return the current rules, ordered by tenant."""
     answer = store.select(query("retention_rules"), {}, fmt="JSONCompactEachRow")
     return msgspec.json.Decoder(RetentionPolicy, strict=False).decode_lines(answer)
 
 
 def set_rule(
-    store: StoreAccess, tenant: str, days: int | None, *, by: str, now_unix_nano: int
+    store: ClickHouseStore, tenant: str, days: int | None, *, by: str, now_unix_nano: int
 ) -> None:
     """Set a tenant's retention in days; 0 is for ever, None restores the default."""
     store.change(
@@ -92,13 +97,13 @@ def set_rule(
     )
 
 
-def oldest_day(store: StoreAccess, tenant: str) -> str | None:
+def oldest_day(store: ClickHouseStore, tenant: str) -> str | None:
     """Return the arrival day of the oldest event or span; None if there is none."""
     found = store.select(query("oldest_day"), {"tenant": tenant}, fmt="TabSeparated").decode()
     return None if found.strip() in ("", "\\N") else found.strip()
 
 
-def expired(store: StoreAccess, limits: Limits, dating: Dating) -> Iterator[Expired]:
+def expired(store: ClickHouseStore, limits: Limits, dating: Dating) -> Iterator[Expired]:
     """Yield the expired rows, table by table."""
     groups = list(limits.groups())
     if not groups:
@@ -113,7 +118,7 @@ def expired(store: StoreAccess, limits: Limits, dating: Dating) -> Iterator[Expi
             which = "IN" if are_meant else "NOT IN"
             conditions.append(
                 f"(`{tenant}` {which} {{tenants{number}:Array(String)}}"
-                f" AND {day} < {{day{number}:Date}}{but_not(day, dating.kept_days(first_kept))})"
+                f" AND {day} < {{day{number}:Date}}{_but_not(day, dating.kept_days(first_kept))})"
             )
             parameters |= {f"tenants{number}": tenants, f"day{number}": first_kept.isoformat()}
         where = " OR ".join(conditions)
@@ -126,7 +131,7 @@ def expired(store: StoreAccess, limits: Limits, dating: Dating) -> Iterator[Expi
             yield Expired(table, shards.changed(table), where, parameters, partitions)
 
 
-def whole_partitions(store: StoreAccess, found: Expired) -> list[str]:
+def whole_partitions(store: ClickHouseStore, found: Expired) -> list[str]:
     """Return the partitions that contain only expired rows."""
     answer = store.select(
         f"SELECT _partition_id FROM `{found.table}` WHERE _partition_id IN {{found:Array(String)}}"
@@ -137,13 +142,13 @@ def whole_partitions(store: StoreAccess, found: Expired) -> list[str]:
     return answer.decode().split()
 
 
-def drop_partitions(store: StoreAccess, found: Expired, partitions: list[str]) -> None:
+def drop_partitions(store: ClickHouseStore, found: Expired, partitions: list[str]) -> None:
     """Drop whole partitions, which is cheap."""
     each = ", ".join(f"DROP PARTITION ID '{_checked(name)}'" for name in partitions)
     store.change(f"ALTER TABLE {found.changed} {each}", {})
 
 
-def delete_rows(store: StoreAccess, found: Expired, partitions: Iterable[str]) -> None:
+def delete_rows(store: ClickHouseStore, found: Expired, partitions: Iterable[str]) -> None:
     """Delete rows from partitions with other rows, which rewrites the partitions."""
     each = ", ".join(
         f"DELETE IN PARTITION ID '{_checked(name)}' WHERE {found.where}" for name in partitions
@@ -151,7 +156,33 @@ def delete_rows(store: StoreAccess, found: Expired, partitions: Iterable[str]) -
     store.change(f"ALTER TABLE {found.changed} {each}", found.parameters)
 
 
-def but_not(day: str, kept: Iterable[tuple[date, date]]) -> str:
+def silent_emitters(store: ClickHouseStore, dating: Dating) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield table, tenant and ids of emitters that have been silent too long."""
+    first_kept = dating.today - timedelta(days=SILENT_DAYS)
+    for table, at in _EMITTER_TABLES:
+        answer = store.select(
+            "SELECT tenant, groupArray(emitter_id) FROM ("
+            f"SELECT tenant, emitter_id, toDate(max({at})) AS day FROM `{table}`"
+            " GROUP BY tenant, emitter_id HAVING day < {first_kept:Date}"
+            f"{_but_not('day', dating.kept_days(first_kept))}"
+            f" ORDER BY tenant, emitter_id LIMIT {MAX_IDS}) GROUP BY tenant ORDER BY tenant",
+            {"first_kept": first_kept.isoformat()},
+            fmt="JSONCompactEachRow",
+        )
+        for tenant, ids in _IDS.decode_lines(answer):
+            yield table, tenant, ids
+
+
+def forget_emitters(store: ClickHouseStore, table: str, tenant: str, ids: list[str]) -> None:
+    """Delete the rows of some emitters."""
+    store.change(
+        f"ALTER TABLE {Shards.of(store).changed(table)} DELETE"
+        " WHERE tenant = {tenant:String} AND emitter_id IN {ids:Array(String)}",
+        {"tenant": tenant, "ids": ids},
+    )
+
+
+def _but_not(day: str, kept: Iterable[tuple[date, date]]) -> str:
     """Return a condition that excludes ranges of days."""
     return "".join(
         f" AND NOT ({day} BETWEEN toDate('{first}') AND toDate('{last}'))" for first, last in kept

@@ -4,8 +4,13 @@ from typing import Final, NamedTuple
 
 from tracereel import semconv
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
-from tracereel_collector.store.rollup_costs import UNPRICED_COLUMNS, UNPRICED_OF_SPANS
-from tracereel_collector.store.rollups import CLOSING, in_reach, nano_usd
+from tracereel_collector.store.rollups import (
+    CLOSING,
+    UNPRICED_COLUMNS,
+    UNPRICED_OF_SPANS,
+    in_reach,
+    nano_usd,
+)
 from tracereel_collector.store.template import rendered
 
 STEPS_PER_OCTAVE: Final = 8
@@ -175,7 +180,7 @@ def _subtracted(sums: str) -> str:
     )
 
 
-FORGET: Final = {
+SUBTRACT: Final = {
     "agent_events": _subtracted(
         _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
     ),

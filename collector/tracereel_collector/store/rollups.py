@@ -1,13 +1,16 @@
-"""SQL of the run rollup for lists and searches, and helpers that other rollups share.
+"""SQL of the run rollup for lists, searches and costs, and of the texts for full-text search.
 
 It runs in every insert: it must not throw and must not read the clock.
+Prices are applied at read time. The tokens of calls without a cost are a map from provider, model and
+token kind, separated by tabs, to a count.
 """
 
 from typing import Final
 
 from tracereel import semconv
+from tracereel_collector.store.dialects.columns import kind_of, provider_of
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
-from tracereel_collector.store.rollup_costs import NO_TOKENS, UNPRICED_COLUMNS, UNPRICED_OF_SPANS
+from tracereel_collector.store.dialects.own import CLOSES
 from tracereel_collector.store.template import rendered
 
 TAG_KINDS: Final = (
@@ -19,6 +22,37 @@ MAX_TAG: Final = 256
 MAX_PROMPT: Final = 300
 
 CLOSING = (semconv.EXECUTION_COMPLETED, semconv.EXECUTION_FAILED, semconv.EXECUTION_CANCELLED)
+KINDS: Final = ("input", "cache_read", "cache_write", "output")
+_MOST_TOKENS = 2**53
+_MAX_MODEL = 256
+NO_TOKENS: Final = "CAST(map(), 'Map(String, UInt64)')"
+MAX_TEXT: Final = 16_000
+"""Maximum bytes of text that are indexed per event or span."""
+
+_TEXT_FIELDS = (
+    *("user_prompt", "input_summary", "output_summary", "reasoning", "error_message"),
+    *("final_outcome", "original_error", "primary_error", "fallback_output_summary"),
+    *("result_summary", "query", "tool_name", "input_messages", "output_messages"),
+    *("arguments", "result", "content", "input_data", "output_data"),
+)
+"""Fields of events that are searched."""
+
+_SPAN_NAMES = (
+    *("input.value", "output.value", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
+    *("gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages"),
+    *("gen_ai.system_instructions", "gen_ai.retrieval.query.text", "exception.message"),
+    *("traceloop.entity.input", "traceloop.entity.output", "langfuse.observation.input"),
+    *(
+        "langfuse.observation.output",
+        "llm.input_messages",
+        "llm.output_messages",
+        "all_messages_events",
+    ),
+)
+_SPAN_PREFIXES = (
+    *("gen_ai.prompt.", "gen_ai.completion.", "llm.input_messages.", "llm.output_messages."),
+    *("llm.prompts.", "llm.completions.", "retrieval.documents."),
+)
 
 
 def _tags(**values: str) -> str:
@@ -48,6 +82,52 @@ def in_reach(time: str) -> str:
     seconds = f"intDiv(toUnixTimestamp64Nano({time}), 1000000000)"
     return f"toDateTime(greatest(0, least({seconds}, 4294967295)), 'UTC')"
 
+
+def _figure(column: str) -> str:
+    return f"toInt64(least(ifNull({column}, 0), {_MOST_TOKENS}))"
+
+
+def _by_kind(condition: str, provider: str, model: str, **tokens: str) -> str:
+    """Return SQL for the tokens of one call if a condition holds, else empty."""
+    name = f"concat({provider}, '\\t', left({model}, {_MAX_MODEL}), '\\t"
+    pairs = ", ".join(f"{name}{kind}'), toUInt64(greatest({tokens[kind]}, 0))" for kind in KINDS)
+    return f"if({condition}, mapFilter((k, n) -> n > 0, map({pairs})), {NO_TOKENS})"
+
+
+_KIND = kind_of("lower(said_of_call.operation)")
+_WITHOUT_OUTPUT = tuple(kind for kind in DIRECT_KINDS if kind != "llm")
+_UNPRICED = _by_kind(
+    f"""is_unpriced AND (said_of_call.operation = '' OR {_KIND} IN {DIRECT_KINDS!r})
+            AND (isNotNull(llm_completion_tokens) OR {_KIND} IN {_WITHOUT_OUTPUT!r})""",
+    provider_of("llm_provider"),
+    "if(llm_model = '', said_of_call.llm_model_requested, toString(llm_model))",
+    # Cached tokens are part of the prompt, unless the sender counts them separately.
+    input=f"""{_figure("llm_prompt_tokens")} - cached_tokens * toInt64(NOT (
+            {_figure("llm_prompt_tokens")} < cached_tokens OR {_figure("llm_tokens_used")} =
+            {_figure("llm_prompt_tokens")} + {_figure("llm_completion_tokens")} + cached_tokens))""",
+    cache_read=_figure("said_of_call.llm_cached_tokens"),
+    cache_write=_figure("said_of_call.llm_cache_write_tokens"),
+    output=_figure("llm_completion_tokens"),
+)
+UNPRICED_COLUMNS: Final = f"""
+        event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
+            AND {CLOSES} AS is_unpriced,
+        JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
+            llm_cached_tokens UInt64, llm_cache_write_tokens UInt64)') AS said_of_call,
+        {_figure("said_of_call.llm_cached_tokens")}
+            + {_figure("said_of_call.llm_cache_write_tokens")} AS cached_tokens,
+        {_UNPRICED} AS unpriced,"""
+"""SQL for columns of events. The last has the tokens of a call without a cost."""
+UNPRICED_OF_SPANS: Final = _by_kind(
+    "isNull(CostUsd) AND isNotNull(PromptTokens) AND (CallKind != 'llm' OR isNotNull(CompletionTokens))",
+    "toString(Provider)",
+    "toString(if(ModelServed = '', ModelRequested, ModelServed))",
+    input=f"{_figure('PromptTokens')} - {_figure('CacheReadTokens')} - {_figure('CacheWriteTokens')}",
+    cache_read=_figure("CacheReadTokens"),
+    cache_write=_figure("CacheWriteTokens"),
+    output=_figure("CompletionTokens"),
+)
+"""SQL for the same tokens of a span received over OTLP."""
 
 FRAGMENTS: Final = {
     "event_summaries": rendered(
@@ -93,6 +173,21 @@ FRAGMENTS: Final = {
         ),
         no_tokens=NO_TOKENS,
         unpriced=UNPRICED_OF_SPANS,
+    ),
+    "event_texts": rendered(
+        "event_texts.sql",
+        moment=in_reach("timestamp"),
+        fields=", ".join(f"said.{field}" for field in _TEXT_FIELDS),
+        field_types=", ".join(f"{field} String" for field in _TEXT_FIELDS),
+        field_count=len(_TEXT_FIELDS),
+        max_text=MAX_TEXT,
+    ),
+    "span_texts": rendered(
+        "span_texts.sql",
+        moment=in_reach("Timestamp"),
+        names=_SPAN_NAMES,
+        families=" OR ".join(f"startsWith(k, '{prefix}')" for prefix in _SPAN_PREFIXES),
+        max_text=MAX_TEXT,
     ),
 }
 """Values of `$name` in the `.sql` files."""

@@ -8,8 +8,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from string import Template
 
-from tracereel_collector.store import otlp_signals, rollup_agents, rollup_texts, rollups
-from tracereel_collector.store.dialects import columns, content, own, own_columns
+from tracereel_collector.store import otlp_signals, rollup_agents, rollups
+from tracereel_collector.store.dialects import columns, content, own
 
 MERGE_TREE_SETTINGS = (
     "non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1,"
@@ -23,10 +23,8 @@ _VALUES = {
     **columns.FRAGMENTS,
     **content.FRAGMENTS,
     **own.FRAGMENTS,
-    **own_columns.FRAGMENTS,
     **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
-    **rollup_texts.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "max_unix_nano": "9223372036854775807",
 }
@@ -65,5 +63,10 @@ def query(name: str) -> str:
     parse it word by word.
     """
     file = resources.files(__package__).joinpath("queries", f"{name}.sql")
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--")) + "\n"
+    return without_comments(file.read_text(encoding="utf-8")) + "\n"
+
+
+def without_comments(text: str) -> str:
+    """Return SQL without comment lines."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    return "\n".join(lines).strip()

@@ -1,9 +1,9 @@
-"""Tables that store rows, and row counts that do not depend on merges."""
+"""Tables that store rows, row counts that do not depend on merges, and names on a cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracereel_collector.store.access import StoreAccess
+from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.sql import query
 
 
@@ -22,19 +22,21 @@ class Table:
         return f"`{self.name}`" if plain else f"`{self.name}` FINAL"
 
 
-def stored_tables(store: StoreAccess) -> list[Table]:
+def stored_tables(store: ClickHouseStore) -> list[Table]:
     """Return all tables, ordered by name."""
     return [Table(*row) for row in store.rows(query("stored_tables"))]
 
 
-def count_all(store: StoreAccess) -> dict[str, int]:
+def count_all(store: ClickHouseStore) -> dict[str, int]:
     """Return the number of rows by table."""
     return {table.name: count(store, table) for table in stored_tables(store)}
 
 
-def count(store: StoreAccess, table: Table) -> int:
-    """Return the number of rows of a table."""
-    return int(store.select(f"SELECT count() FROM {table.source}", {}, fmt="TabSeparated"))
+def count(store: ClickHouseStore, table: Table, partition: str | None = None) -> int:
+    """Return the number of rows of a table or of one of its partitions."""
+    where = "" if partition is None else " WHERE _partition_id = {partition:String}"
+    counting = f"SELECT count() FROM {table.source}{where}"
+    return int(store.select(counting, {"partition": partition or ""}, fmt="TabSeparated"))
 
 
 def wrong_counts(
@@ -48,6 +50,33 @@ def wrong_counts(
     }
 
 
-def stored_bytes(store: StoreAccess) -> int:
+def stored_bytes(store: ClickHouseStore) -> int:
     """Return the bytes that all tables take on disk."""
     return int(store.rows(query("stored_bytes"))[0][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Tables whose rows are in local tables of the shards; empty on a single server."""
+
+    _names: Mapping[str, str]
+    """Distributed table by local table."""
+    _places: Mapping[str, str]
+    """Table expression for changes on all shards, by distributed table."""
+
+    @classmethod
+    def of(cls, store: ClickHouseStore) -> "Shards":
+        """Read the sharded tables of a store."""
+        found = store.rows(query("sharded_tables"))
+        return cls(
+            {local: name for name, local, _ in found},
+            {name: f"`{local}` ON CLUSTER `{cluster}`" for name, local, cluster in found},
+        )
+
+    def name(self, kept: str) -> str:
+        """Return the table that reads all shards, for a local table."""
+        return self._names.get(kept, kept)
+
+    def changed(self, name: str) -> str:
+        """Return the table as named in a statement that changes rows, on all shards."""
+        return self._places.get(name, f"`{name}`")

@@ -66,21 +66,12 @@ class UserSqlResult:
             self.response.release_conn()
 
 
-class PeoplesStore:
+class UserSqlStore:
     """Store's HTTP interface for statements that were already checked; thread-safe."""
 
     def __init__(self, address: StoreAddress, *, connections: int) -> None:
         self._address = address
         self._pool = NoRedirectPool(**get_pool_manager_options(maxsize=connections))
-
-    @property
-    def database(self) -> str:
-        """Database of the tables."""
-        return self._address.database
-
-    def close(self) -> None:
-        """Close idle connections."""
-        self._pool.clear()
 
     def run(
         self,

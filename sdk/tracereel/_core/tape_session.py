@@ -6,7 +6,7 @@ outcome, or a `Served` call, which does not run. Tapes are implemented in `trace
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -68,8 +68,12 @@ class Served(Protocol):
         """Note that the program closed the stream."""
 
 
-class TapeSession(Protocol):
-    """Records, replays or forks the calls of a recorder."""
+RUNS: Final = Live()
+"""Call that runs without being recorded."""
+
+
+class TapeSession:
+    """Handles the calls of a recorder; the base class runs all of them unrecorded."""
 
     def begin(
         self,
@@ -84,6 +88,8 @@ class TapeSession(Protocol):
         effect: str,
     ) -> Live | Served:
         """Begin a call; `around` is the execution that makes it."""
+        del execution, around, kind, name, function, arguments, form, effect
+        return RUNS
 
     def begins_block(self, execution: "Execution", effect: str) -> None:
         """Begin a `with` block; raise if it may not run."""
@@ -93,6 +99,8 @@ class TapeSession(Protocol):
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
         """Return whether a decision is overridden, and its value."""
+        del execution, decision_type
+        return False, None
 
     def decided(
         self, execution: "Execution | None", decision_type: str, result: Any, candidates: Any

@@ -83,7 +83,8 @@ class OtlpSession(requests.Session):
             if name.lower() in _PROTOCOL_HEADERS
         }
         try:
-            self.last = self._judge(self._connection.request(method, "", data, sent))
+            response = self._connection.request(method, "", data, sent)
+            self.last = judge(response, protobuf_only=self._protobuf_only)
         except HTTP_ERRORS as error:
             self.last = Attempt(
                 "unavailable",
@@ -99,16 +100,18 @@ class OtlpSession(requests.Session):
         self._connection.close()
         super().close()
 
-    def _judge(self, response: HttpResponse) -> Attempt:
-        status = response.status
-        stranger = self._protobuf_only and response.content_type != _PROTOBUF
-        if 200 <= status < 300 and not stranger:
-            return Attempt("taken", rejected=_rejected(response.body))
-        reason = f"HTTP {status}"
-        if 200 <= status < 300 or status in _RETRYABLE:
-            note = " that is not a collector's" if 200 <= status < 300 else ""
-            return Attempt("unavailable", reason + note, retry_after=response.retry_after)
-        return Attempt("refused", reason, splittable=status == _TOO_LARGE)
+
+def judge(response: HttpResponse, *, protobuf_only: bool = False) -> Attempt:
+    """Return the outcome of a request from its response."""
+    status = response.status
+    stranger = protobuf_only and response.content_type != _PROTOBUF
+    if 200 <= status < 300 and not stranger:
+        return Attempt("taken", rejected=_rejected(response.body))
+    reason = f"HTTP {status}"
+    if 200 <= status < 300 or status in _RETRYABLE:
+        note = " that is not a collector's" if 200 <= status < 300 else ""
+        return Attempt("unavailable", reason + note, retry_after=response.retry_after)
+    return Attempt("refused", reason, splittable=status == _TOO_LARGE)
 
 
 class OtlpExport(Generic[_T]):

@@ -3,7 +3,9 @@
 `tests/sdk/runtime/test_compat.py` checks each against the installed versions.
 """
 
+import asyncio
 from asyncio import _get_running_loop as running_loop_or_none
+from typing import Any, Final
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import (
@@ -11,10 +13,54 @@ from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,
 )
 
-__all__ = ["running_loop_or_none", "uninstrumented_context"]
+__all__ = [
+    "is_idle",
+    "is_joining_threads",
+    "is_timeout",
+    "next_timer",
+    "running_loop_or_none",
+    "selector_of",
+    "set_selector",
+    "uninstrumented_context",
+]
+
+_TIMEOUTS: Final = frozenset({"_release_waiter", "_on_timeout"})
+"""Callbacks of the timers of `asyncio.wait_for` and `asyncio.timeout`."""
 
 
 def uninstrumented_context() -> otel_context.Context:
     """Return a context in which instrumentations of HTTP clients record nothing."""
     context = otel_context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True)
     return otel_context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, context)
+
+
+def selector_of(loop: asyncio.AbstractEventLoop) -> Any:
+    """Return the selector of an event loop; None for a loop without one (uvloop)."""
+    return getattr(loop, "_selector", None)
+
+
+def set_selector(loop: Any, selector: Any) -> None:
+    """Replace the selector of an event loop."""
+    loop._selector = selector  # noqa: SLF001 - asyncio has no public hook
+
+
+def next_timer(loop: Any) -> asyncio.TimerHandle | None:
+    """Return the next timer of an event loop; None without one."""
+    timers = getattr(loop, "_scheduled", None)
+    return timers[0] if timers else None
+
+
+def is_timeout(timer: Any) -> bool:
+    """Return whether a timer ends a wait instead of continuing the program."""
+    return getattr(timer._callback, "__name__", "") in _TIMEOUTS  # noqa: SLF001 - no public name
+
+
+def is_idle(loop: asyncio.AbstractEventLoop) -> bool | None:
+    """Return whether an event loop has no callback to run; None if it does not tell."""
+    ready = getattr(loop, "_ready", None)
+    return None if ready is None else not ready
+
+
+def is_joining_threads(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether an event loop shuts down its default executor."""
+    return bool(getattr(loop, "_executor_shutdown_called", False))

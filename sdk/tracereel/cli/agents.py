@@ -9,7 +9,7 @@ from tracereel.cli.asking import (
     add_limit,
     add_options,
     add_window,
-    asks_collector,
+    collector_command,
     print_json,
     print_lines,
 )
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_limit(parser, 50, "agents")
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show one agent, or a table of all."""
     window = {"since": args.since, "until": args.until}

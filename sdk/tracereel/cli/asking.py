@@ -98,14 +98,14 @@ def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
 Show = Callable[[argparse.Namespace, Client, Terminal], int]
 
 
-def asks_collector(show: Show) -> Callable[[argparse.Namespace], int]:
+def collector_command(show: Show) -> Callable[[argparse.Namespace], int]:
     """Make the `run` of a command from a function that needs a client and a terminal."""
-    return lambda args: asked(args, lambda client, terminal: show(args, client, terminal))
+    return lambda args: with_client(args, lambda client, terminal: show(args, client, terminal))
 
 
-def asked(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> int:
+def with_client(args: argparse.Namespace, work: Callable[[Client, Terminal], int]) -> int:
     """Run a function with a client; map errors to exit statuses."""
-    return reported(args, lambda: work(client_of(args), Terminal.of(sys.stdout)))
+    return with_exit_status(args, lambda: work(client_of(args), Terminal.of(sys.stdout)))
 
 
 def client_of(args: argparse.Namespace) -> Client:
@@ -114,7 +114,7 @@ def client_of(args: argparse.Namespace) -> Client:
     return Client(settings.endpoint, settings.api_key or "", TIMEOUT)
 
 
-def reported(args: argparse.Namespace, work: Callable[[], int]) -> int:
+def with_exit_status(args: argparse.Namespace, work: Callable[[], int]) -> int:
     """Run a function; print errors of the client and map them to exit statuses."""
     try:
         return work()

@@ -12,7 +12,7 @@ import tracereel
 from tracereel.cli import connection
 from tracereel.cli.stopping import Stopped, Stopper
 from tracereel.config import Config
-from tracereel.demo.examples import EXAMPLES as KNOWN
+from tracereel.demo.examples import DEFAULT, EXAMPLES
 from tracereel.demo.run import RunReport
 from tracereel.metrics_server import start_metrics_server
 
@@ -27,17 +27,13 @@ STOP_SECONDS: Final = 1.0
 """Seconds for delivery after a signal; the rest stays in the spool."""
 
 
-EXAMPLES: Final = ("appointment", "orchestrator", "questions")
-"""Example names, as in `tracereel.demo.examples`; a test compares them."""
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     connection.add_options(parser)
     parser.add_argument(
         "--example",
-        choices=EXAMPLES,
-        default=EXAMPLES[0],
+        choices=tuple(EXAMPLES),
+        default=DEFAULT,
         help="What to run: a pipeline of agents (the default), a LangGraph orchestrator, or an agent"
         " that answers by Server-Sent Events.",
     )
@@ -90,7 +86,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def run(args: argparse.Namespace) -> int:
     """Run the example and deliver its events."""
-    example = KNOWN[args.example]
+    example = EXAMPLES[args.example]
     try:
         run_example = example.load()
     except ImportError as error:

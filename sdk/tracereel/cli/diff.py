@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tracereel.cli.asking import EXIT_NO, add_options, asks_collector, print_json, print_lines
+from tracereel.cli.asking import EXIT_NO, add_options, collector_command, print_json, print_lines
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import count, duration, joined, money, number, text
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="Show steps that are the same too.")
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show the differences; the status is 1 if there are any."""
     with progress("comparing"):
@@ -78,13 +78,13 @@ def _fork(fork: Mapping[str, Any] | None) -> str:
 
 def override_text(override: Mapping[str, Any]) -> str:
     """Describe one override of a fork briefly: `search: result is []`."""
-    said = [
+    changes = [
         f"{name} is {override[name]}" for name in ("result", "raises", "chosen") if name in override
     ]
     given = override.get("arguments")
     if isinstance(given, dict):
-        said += [f"{name} is {value}" for name, value in given.items()]
-    return clean(f"{override.get('target')}: {', '.join(said)}")
+        changes += [f"{name} is {value}" for name, value in given.items()]
+    return clean(f"{override.get('target')}: {', '.join(changes)}")
 
 
 def _first(diff: Diff) -> str:
@@ -110,7 +110,7 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
     mark, style = _MARKS.get(step.change, (" ", "dim"))
     indent = "  " * min(max(0, step.depth), _MAX_INDENT)
     room = terminal.width - len(indent) - 2
-    said = joined(
+    words = joined(
         [
             _named(step.kind, step.name),
             _changed(step.duration_ms, duration),
@@ -118,7 +118,7 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
             _changed(step.cost_usd, money),
         ]
     )
-    shown = terminal.fit(terminal.shown(said), room)
+    shown = terminal.fit(terminal.shown(words), room)
     yield f"{terminal.paint(mark, style)} {indent}{terminal.paint(shown, style)}"
     for name, change in step.fields.items():
         yield from _field(clean(name), change, "    " + indent, terminal)

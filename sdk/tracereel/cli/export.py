@@ -7,11 +7,11 @@ import sys
 from typing import Any, BinaryIO, Protocol
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO_ANSWER, add_window, asks_collector, failed
+from tracereel.cli.asking import EXIT_NO_ANSWER, add_window, collector_command, failed
 from tracereel.cli.progress import progress
 from tracereel.cli.terminal import Terminal, clean, harmless_json
 from tracereel.client import Client
-from tracereel.client.keeping import Counting, whole_file
+from tracereel.client.exports import RowCounter, whole_file
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,21 +27,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     connection.add_options(parser)
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Copy the rows of a table to a file or the standard output."""
     del terminal
     shown = args.output is None and sys.stdout.isatty()
     if shown and args.format == "parquet":
-        said = "parquet is no text for a terminal; name a file with --output FILE"
-        return failed(args.command, said, EXIT_NO_ANSWER)
+        message = "parquet is no text for a terminal; name a file with --output FILE"
+        return failed(args.command, message, EXIT_NO_ANSWER)
     try:
         return _copy(args, client, shown=shown)
     except BrokenPipeError:
         raise  # the reader has closed the pipe
     except OSError as error:
-        said = f"cannot write {args.output or 'the standard output'}: {error.strerror}"
-        return failed(args.command, said, EXIT_NO_ANSWER)
+        message = f"cannot write {args.output or 'the standard output'}: {error.strerror}"
+        return failed(args.command, message, EXIT_NO_ANSWER)
 
 
 def _copy(args: argparse.Namespace, client: Client, *, shown: bool) -> int:
@@ -52,15 +52,15 @@ def _copy(args: argparse.Namespace, client: Client, *, shown: bool) -> int:
         # Rows on a terminal are their own progress.
         contextlib.nullcontext() if shown else progress("exporting") as bar,
     ):
-        counting = Counting.of(stream, args.format)
+        counter = RowCounter.of(stream, args.format)
         for chunk in stream.chunks():
             out.write(chunk)
-            counting.add(chunk)
+            counter.add(chunk)
             if bar is not None:
-                bar.update(counting.rows, counting.total)
+                bar.update(counter.rows, counter.total)
     if args.output:
-        size = f"{counting.size / 1e6:.1f} MB"
-        print(f"{counting.end()} rows, {size} to {clean(args.output)}", file=sys.stderr)
+        size = f"{counter.size / 1e6:.1f} MB"
+        print(f"{counter.end()} rows, {size} to {clean(args.output)}", file=sys.stderr)
     return 0
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO, EXIT_NO_ANSWER, failed, reported
+from tracereel.cli.asking import EXIT_NO, EXIT_NO_ANSWER, failed, with_exit_status
 from tracereel.cli.rerun import tape_of
 from tracereel.cli.terminal import clean, quoted
 from tracereel.tape.export import export, of_object, redacted
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the test or the tape."""
-    return reported(args, lambda: _write(args))
+    return with_exit_status(args, lambda: _write(args))
 
 
 def _write(args: argparse.Namespace) -> int:

@@ -9,10 +9,10 @@ from tracereel.cli import rerun
 from tracereel.cli.asking import (
     EXIT_NO_ANSWER,
     add_options,
-    asked,
     failed,
     print_json,
     print_lines,
+    with_client,
 )
 from tracereel.cli.connection import there, times
 from tracereel.cli.diff import override_text
@@ -58,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
         return rerun.run(args)
     if Path(args.trace_id).is_file():
         again = f"tracereel replay {quoted(args.trace_id)} --run"
-        said = f"{args.trace_id} is a file, which can only be run again: {again}"
-        return failed(args.command, said, EXIT_NO_ANSWER)
+        message = f"{args.trace_id} is a file, which can only be run again: {again}"
+        return failed(args.command, message, EXIT_NO_ANSWER)
     show = _play if args.play else _state if args.at else _replay
-    return asked(args, lambda client, terminal: show(args, client, terminal))
+    return with_client(args, lambda client, terminal: show(args, client, terminal))
 
 
 def _unread(args: argparse.Namespace) -> str | None:
@@ -153,8 +153,8 @@ def about_tape(found: Replayable, terminal: Terminal, there: str = "") -> Iterat
 
 
 def _tape_rows(found: Replayable, there: str) -> Iterator[tuple[str, str]]:
-    said = _REPLAYABLE.get(found.replayable, "cannot be run again")
-    yield "tape", joined([said, count(found.calls, "call", "calls")])
+    outcome = _REPLAYABLE.get(found.replayable, "cannot be run again")
+    yield "tape", joined([outcome, count(found.calls, "call", "calls")])
     for reason in found.reasons[:MAX_SHOWN]:
         yield "", reason
     if found.command:
@@ -162,8 +162,8 @@ def _tape_rows(found: Replayable, there: str) -> Iterator[tuple[str, str]]:
     # Forks are shown below as branches.
     replays = [each for each in found.replays if not each.get("branch")]
     for replay in replays[-MAX_SHOWN:]:
-        said = "as recorded" if replay.get("identical") else "another way"
-        yield "replayed", joined([str(replay.get("time"))[:19], said])
+        outcome = "as recorded" if replay.get("identical") else "another way"
+        yield "replayed", joined([str(replay.get("time"))[:19], outcome])
         for each in (replay.get("divergences") or ())[:MAX_SHOWN]:
             where = f" at {each['location']}" if each.get("location") else ""
             yield "", f"{each.get('kind')}: {each.get('path')}{where}"

@@ -9,17 +9,16 @@ from typing import Any, Final
 
 import tracereel
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO, client_of, failed, reported
+from tracereel.cli.asking import EXIT_NO, client_of, failed, with_exit_status
 from tracereel.cli.terminal import clean, quoted
 from tracereel.client import Client
 from tracereel.config import Config
 from tracereel.tape import format as tape_format
-from tracereel.tape.choosing import choice_like
 from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
 from tracereel.tape.entry import entry_point, load_function
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.guards import NetworkBlockedError
-from tracereel.tape.overrides import Override, result_like
+from tracereel.tape.overrides import Override, choice_like, result_like
 from tracereel.tape.player import MODES
 from tracereel.tape.replaying import Replaying, check, fetched, fork, replay
 
@@ -132,7 +131,7 @@ def _pair(given: str) -> tuple[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Re-execute a run, print the report and return the exit status."""
-    return reported(args, lambda: _run(args))
+    return with_exit_status(args, lambda: _run(args))
 
 
 def _run(args: argparse.Namespace) -> int:

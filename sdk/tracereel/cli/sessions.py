@@ -9,7 +9,7 @@ from tracereel.cli.asking import (
     add_limit,
     add_options,
     add_window,
-    asks_collector,
+    collector_command,
     print_json,
     print_lines,
 )
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_limit(parser, 20, "conversations")
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show one conversation, or a table of all."""
     if args.session_id:
@@ -97,7 +97,7 @@ def _turns(conversation: Conversation, terminal: Terminal) -> Iterator[str]:
 
 
 def _turn(number: int, turn: Turn, terminal: Terminal) -> Iterator[str]:
-    said = [
+    parts = [
         f"{number}.",
         moment(turn.started_at),
         turn.status or "",
@@ -106,7 +106,7 @@ def _turn(number: int, turn: Turn, terminal: Terminal) -> Iterator[str]:
         turn.trace_id,
     ]
     style = STATUS_STYLES.get(turn.status or "", "dim")
-    yield _fitted("  ".join(filter(None, said)), 0, terminal, style)
+    yield _fitted("  ".join(filter(None, parts)), 0, terminal, style)
     if turn.prompt:
         yield _fitted(f"asked     {turn.prompt}", 3, terminal)
     for one in turn.rounds:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tracereel.cli.asking import add_filters, add_options, asks_collector, filters_of, print_json
+from tracereel.cli.asking import add_filters, add_options, collector_command, filters_of, print_json
 from tracereel.cli.connection import positive
 from tracereel.cli.steps import joined, kind_of, words_of
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Print records as they arrive."""
     filters = filters_of(args, "type", "trace")
@@ -70,23 +70,21 @@ def line_of(step: Step, terminal: Terminal) -> str:
     room = terminal.width - len(when) - 4
     if display_width(run) > room // 3:
         run = terminal.fit(run, room // 3)
-    room -= display_width(run) + 1
-    name = terminal.fit(terminal.shown(words.name), min(_NAME_WIDTH, max(1, room // 2)))
-    padding = " " * max(0, min(_NAME_WIDTH, room // 2) - display_width(name))
-    left = max(0, room - display_width(name) - len(padding) - 1)
-    said = terminal.fit(terminal.shown(joined(words.parts)), left)
-    fill = " " * (left - display_width(said))
-    painted = terminal.paint(said, "red") if kind.style == "red" else said
+    room -= display_width(run) + 2
+    width = min(_NAME_WIDTH, max(1, (room + 1) // 2))
+    name, text = terminal.columns(words.name, joined(words.parts), room, least=width, most=width)
+    fill = " " * (room - display_width(name) - display_width(text))
     return (
-        f"{terminal.paint(when, 'dim')}  {terminal.paint(symbol, kind.style)} "
-        f"{terminal.paint(name, 'bold')}{padding} {painted}{fill} {terminal.paint(run, 'dim')}"
+        f"{terminal.paint(when, 'dim')}  {terminal.paint(symbol, kind.style)}"
+        f" {terminal.paint(name, 'bold')} {terminal.paint_failure(text, kind.style)}{fill}"
+        f" {terminal.paint(run, 'dim')}"
     ).rstrip()
 
 
 def _notice(message: Message) -> None:
-    said = {
+    notice = {
         "gap": "some records may not be shown here",
         "lagged": "records came faster than they were read; going on behind the last one",
         "end": "the collector ended the stream",
     }.get(message.event, message.event)
-    print(f"tracereel tail: {clean(said)} ({clean(message.data)})", file=sys.stderr)
+    print(f"tracereel tail: {clean(notice)} ({clean(message.data)})", file=sys.stderr)

@@ -71,6 +71,10 @@ class Terminal:
         codes = ";".join(_COLOURS[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m"
 
+    def paint_failure(self, text: str, style: str | None) -> str:
+        """Return the text of a step in red if that is the style of the step."""
+        return self.paint(text, "red") if style == "red" else text
+
     def shown(self, text: str) -> str:
         """Return cleaned text with only the characters that this terminal supports.
 
@@ -95,6 +99,14 @@ class Terminal:
             if value:
                 shown = self.fit(self.shown(clean(value)), self.width - label_width - 1)
                 yield f"{self.paint(label.ljust(label_width), 'dim')} {shown}"
+
+    def columns(
+        self, name: str, text: str, room: int, *, least: int = 0, most: int
+    ) -> tuple[str, str]:
+        """Return a name, padded to `least` and cut to `most` columns, and a text cut to the rest."""
+        name = self.fit(self.shown(name), most)
+        name += " " * (least - display_width(name))
+        return name, self.fit(self.shown(text), max(0, room - display_width(name)))
 
     def fit(self, text: str, width: int) -> str:
         """Return the text cut to a number of columns, with an ellipsis if shortened."""

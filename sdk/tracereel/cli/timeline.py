@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tracereel.cli.steps import (
-    StepKind,
-    Words,
     count,
     duration,
     joined,
@@ -16,7 +14,7 @@ from tracereel.cli.steps import (
     text,
     words_of,
 )
-from tracereel.cli.terminal import Terminal, clean, display_width
+from tracereel.cli.terminal import Terminal, clean
 from tracereel.client import Replay, Step
 
 MAX_INDENT: Final = 8
@@ -107,24 +105,13 @@ def _line(step: Step, offset: str, depth: int, terminal: Terminal) -> str:
     symbol = kind.symbol if terminal.unicode else kind.ascii_symbol
     indent = " " * min(2 * depth, terminal.width // 4)
     room = terminal.width - len(offset) - len(indent) - 5
-    name, said = _fitted(words, room, terminal, name_width=max(8, _NAME_WIDTH - len(indent)))
+    width = min(max(8, _NAME_WIDTH - len(indent)), max(1, room // 2))
+    most = max(width, room // 3)
+    name, shown = terminal.columns(words.name, joined(words.parts), room, least=width, most=most)
     return (
-        f"{terminal.paint(offset, 'dim')}  {indent}{_painted(symbol, kind, terminal)} "
-        f"{terminal.paint(name, 'bold')} {_painted(said, kind, terminal, only='red')}"
+        f"{terminal.paint(offset, 'dim')}  {indent}{terminal.paint(symbol, kind.style)} "
+        f"{terminal.paint(name, 'bold')} {terminal.paint_failure(shown, kind.style)}"
     ).rstrip()
-
-
-def _fitted(words: Words, room: int, terminal: Terminal, *, name_width: int) -> tuple[str, str]:
-    """Return name and text cut to the room, the name padded to align the text."""
-    name_width = min(name_width, max(1, room // 2))
-    name = terminal.fit(terminal.shown(words.name), max(name_width, room // 3))
-    padding = " " * max(0, name_width - display_width(name))
-    left = max(0, room - display_width(name) - len(padding))
-    return name + padding, terminal.fit(terminal.shown(joined(words.parts)), left)
-
-
-def _painted(value: str, kind: StepKind, terminal: Terminal, *, only: str | None = None) -> str:
-    return terminal.paint(value, kind.style) if only in (None, kind.style) else value
 
 
 def _offsets(steps: Sequence[Step]) -> list[str]:

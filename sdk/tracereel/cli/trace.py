@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tracereel.cli.asking import add_options, asks_collector, print_json, print_lines
+from tracereel.cli.asking import add_options, collector_command, print_json, print_lines
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import duration, joined, money, number, text, tokens
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show the tree of a run."""
     with progress("reading"):
@@ -111,14 +111,14 @@ def _line(step: TreeStep, branch: str, terminal: Terminal) -> str:
     symbol = _SYMBOLS.get(step.kind, _OTHER)[at]
     style = STATUS_STYLES.get(step.status)
     room = terminal.width - len(branch) - display_width(symbol) - 2
-    name = terminal.fit(terminal.shown(clean(step.name or step.kind)), max(8, room // 2))
     words = clean(joined(_words(step)))
-    said = terminal.fit(terminal.shown(words), max(0, room - display_width(name)))
+    name, shown = terminal.columns(
+        clean(step.name or step.kind), words, room, most=max(8, room // 2)
+    )
     painted = terminal.paint(symbol, style) if style else symbol
-    bad = style == "red"
     return (
         f"{terminal.paint(branch, 'dim')}{painted} {terminal.paint(name, 'bold')} "
-        f"{terminal.paint(said, 'red') if bad else said}"
+        f"{terminal.paint_failure(shown, style)}"
     ).rstrip()
 
 

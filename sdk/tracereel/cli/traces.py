@@ -2,7 +2,7 @@
 
 import argparse
 from datetime import datetime
-from typing import Final
+from typing import Final, get_args
 
 from tracereel.cli.asking import (
     add_filters,
@@ -10,7 +10,7 @@ from tracereel.cli.asking import (
     add_options,
     add_run_filters,
     add_window,
-    asks_collector,
+    collector_command,
     filters_of,
     print_json,
     print_lines,
@@ -20,16 +20,8 @@ from tracereel.cli.steps import duration, money
 from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal
 from tracereel.client import Client, Run
+from tracereel.client.sync import Sort
 
-_SORTS: Final = (
-    "started_at",
-    "duration_ms",
-    "cost_usd",
-    "tokens",
-    "events",
-    "errors",
-    "confidence",
-)
 STATUS_STYLES: Final = {
     "success": "green",
     "partial_success": "yellow",
@@ -60,12 +52,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_filters(parser)
     add_run_filters(parser)
     add_window(parser)
-    parser.add_argument("--sort", choices=_SORTS, default="started_at", help="What to sort by.")
+    parser.add_argument(
+        "--sort", choices=get_args(Sort), default="started_at", help="What to sort by."
+    )
     parser.add_argument("--reverse", action="store_true", help="The least or oldest first.")
     add_limit(parser, 20, "runs")
 
 
-@asks_collector
+@collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show a table of the runs that match the filters."""
     found = client.find(

@@ -73,10 +73,12 @@ def checked(filters: Mapping[str, Any], kind: type[Filters]) -> Mapping[str, Any
     return filters
 
 
-def as_params(filters: Mapping[str, Any]) -> dict[str, Any]:
+def as_params(
+    filters: Mapping[str, Any], *, renamed: Mapping[str, str] = _RENAMED
+) -> dict[str, Any]:
     """Convert filters to request parameters."""
     return {
-        _RENAMED.get(name, name): value.isoformat() if isinstance(value, datetime) else value
+        renamed.get(name, name): value.isoformat() if isinstance(value, datetime) else value
         for name, value in filters.items()
         if value is not None
     }

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,6 +25,15 @@ class Step:
     """Event as it was sent, with the fields that the collector added."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Other fields of the entry: offsets, durations, its step."""
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> "Step":
+        """Read an entry as the collector sends it."""
+        more = {key: value for key, value in entry.items() if key not in _STEP_FIELDS}
+        return cls(str(entry["time"]), str(entry["event"]), dict(entry["details"]), more)
+
+
+_STEP_FIELDS: Final = frozenset({"time", "event", "details"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class EventStream:
                 self._failures += 1
                 if not (self._reconnect and error.retryable) or self._failures >= TRIES:
                     raise
-                if not self._was_open and _nobody_is_there(error):
+                if not self._was_open and _is_unreachable(error):
                     raise  # probably a wrong address, or a collector that was never started
                 self._pause(error)
                 self.reconnects += 1
@@ -149,7 +149,7 @@ class EventStream:
         self._closed.wait(pause)
 
 
-def _nobody_is_there(error: ClientError) -> bool:
+def _is_unreachable(error: ClientError) -> bool:
     """Return whether no response came; a starting or busy collector sends `Retry-After`."""
     return isinstance(error, CollectorUnavailableError) and error.retry_after is None
 
@@ -157,16 +157,11 @@ def _nobody_is_there(error: ClientError) -> bool:
 def step_of(message: Message) -> Step:
     """Parse a message of a stream as a step."""
     try:
-        entry = json.loads(message.data)
-        more = {key: value for key, value in entry.items() if key not in _OWN}
-        return Step(str(entry["time"]), str(entry["event"]), dict(entry["details"]), more)
+        return Step.of(json.loads(message.data))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UnexpectedAnswerError(
             'the stream sent something else than {"time", "event", "details"}'
         ) from error
-
-
-_OWN: Final = frozenset({"time", "event", "details"})
 
 
 def _document(message: Message) -> Mapping[str, Any]:

@@ -1,11 +1,14 @@
-"""HTTP requests of the client, one connection each, with failures mapped to client errors."""
+"""Requests to a collector, one connection each, and responses parsed as models."""
 
 import http.client
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Self
-from urllib.parse import urlencode, urlsplit
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from pydantic import ValidationError
 
 from tracereel._export.collector_connection import collector_tls
 from tracereel._export.http_client import (
@@ -22,14 +25,19 @@ from tracereel.client.errors import (
     ConnectionLostError,
     InvalidRequestError,
     NotFoundError,
+    TraceNotFoundError,
     UnexpectedAnswerError,
 )
+from tracereel.client.models import Model
 from tracereel.config import DEFAULT_ENDPOINT
 
 DEFAULT_TIMEOUT: Final = 30.0
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 """Maximum size of a response body; larger data is streamed."""
 MAX_ERROR_BYTES: Final = 64 * 1024
+STREAM_SILENCE: Final = 60.0
+"""Seconds without data after which a stream is dead; the collector sends every few seconds."""
+STEP_NOT_FOUND: Final = "step_not_found"
 
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _DENIED: Final = frozenset({401, 403})
@@ -37,6 +45,8 @@ _REFUSED: Final = frozenset({400, 405, 409, 413, 415, 422})
 Answer = HttpResponse
 Value = str | int | float | bool
 Params = Mapping[str, Value | Sequence[Value] | None]
+Found = TypeVar("Found", bound=Model)
+_TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 class ResponseStream:
@@ -67,7 +77,12 @@ class ResponseStream:
 class Transport:
     """Endpoint and credentials of a collector; stateless, safe to share between threads."""
 
-    def __init__(self, endpoint: str | None, api_key: str | None, timeout: float) -> None:
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
         if endpoint is None:
             endpoint = os.environ.get("TRACEREEL_ENDPOINT") or DEFAULT_ENDPOINT
         key = api_key if api_key is not None else os.environ.get("TRACEREEL_API_KEY")
@@ -87,8 +102,8 @@ class Transport:
         self,
         method: str,
         path: str,
-        *,
         params: Params | None = None,
+        *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
@@ -113,8 +128,8 @@ class Transport:
         self,
         method: str,
         path: str,
-        *,
         params: Params | None = None,
+        *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
@@ -123,17 +138,80 @@ class Transport:
         Raises:
             ClientError: a subclass, with a message that suggests a remedy.
         """
-        answer = self.ask(method, path, params=params, body=body, headers=headers)
+        answer = self.ask(method, path, params, body=body, headers=headers)
         self.refuse_failure(answer)
         return answer
 
-    def stream(
+    def fetch_model(self, kind: type[Found], path: str, params: Params | None = None) -> Found:
+        """Send a GET request and return its response as a model."""
+        return self.parsed(kind, self.fetch("GET", path, params).body)
+
+    def post_json(
+        self, path: str, document: Any, params: Params | None = None
+    ) -> Mapping[str, Any]:
+        """Send a JSON document and return the JSON response."""
+        body, headers = json.dumps(document).encode(), {"Content-Type": "application/json"}
+        return self.document(self.fetch("POST", path, params, body=body, headers=headers).body)
+
+    def fetch_of_traces(
+        self, path: str, ids: Sequence[str], params: Params | None = None
+    ) -> Answer:
+        """Request something of traces; name those that are missing."""
+        try:
+            return self.fetch("GET", path, params)
+        except NotFoundError as error:
+            if error.code == STEP_NOT_FOUND:
+                raise TraceNotFoundError(str(error), code=error.code) from error
+            named = [each for each in ids if repr(each) in str(error)] or ids
+            raise TraceNotFoundError(
+                f"no events of trace {' or '.join(map(repr, named))} at {self.endpoint}"
+                " (a run shows up once it is delivered and stored)"
+            ) from error
+
+    def document(self, body: bytes) -> dict[str, Any]:
+        """Parse a response as a JSON object."""
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} sent something that is not a JSON object;"
+                " is it a tracereel collector?"
+            )
+        return document
+
+    def parsed(self, kind: type[Found], body: bytes) -> Found:
+        """Parse a response as a model."""
+        return self.validated(kind, self.document(body))
+
+    def validated(self, kind: type[Found], document: Any) -> Found:
+        """Check a document as a model."""
+        try:
+            return kind.model_validate(document)
+        except (ValidationError, RecursionError) as error:
+            where = error.errors()[0]["loc"] if isinstance(error, ValidationError) else ()
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} sent something that is not a {kind.__name__}"
+                f" ({'.'.join(map(str, where))}); is it a tracereel collector of this version?"
+            ) from error
+
+    def open_events(self, path: str, params: Params, seen: str | None) -> ResponseStream:
+        """Open an event stream behind the last seen event."""
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": seen} if seen else {})}
+        opened = self.open_stream(path, params, headers=headers, silence=STREAM_SILENCE)
+        if not opened.headers.get("content-type", "").startswith("text/event-stream"):
+            opened.close()
+            raise UnexpectedAnswerError(
+                f"{self.endpoint} does not stream {path}; is it a collector of this version?"
+            )
+        return opened
+
+    def open_stream(
         self,
-        method: str,
         path: str,
+        params: Params,
         *,
-        params: Params | None = None,
-        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         silence: float | None = None,
     ) -> ResponseStream:
@@ -144,19 +222,19 @@ class Transport:
         """
         try:
             opened = self._connection().stream(
-                method, _target(path, params), body, headers, timeout=silence
+                "GET", _target(path, params), None, headers, timeout=silence
             )
         except HTTP_ERRORS as error:
             raise self._unreachable(error) from error
         if opened.status == http.HTTPStatus.OK:
             return ResponseStream(opened)
         try:
-            said = opened.read(MAX_ERROR_BYTES)
+            body = opened.read(MAX_ERROR_BYTES)
         except HTTP_ERRORS:
-            said = b""
+            body = b""
         finally:
             opened.close()
-        self.refuse_failure(Answer(opened.status, opened.headers, said))
+        self.refuse_failure(Answer(opened.status, opened.headers, body))
         raise UnexpectedAnswerError(f"{self.endpoint} answered {opened.status} to a stream")
 
     def refuse_failure(self, answer: Answer) -> None:
@@ -164,22 +242,22 @@ class Transport:
         status, body = answer.status, answer.body
         if http.HTTPStatus.OK <= status < http.HTTPStatus.MULTIPLE_CHOICES:
             return
-        said = _error_message(body) or str(status)
+        message = _error_message(body) or str(status)
         if status in _DENIED:
             raise AccessDeniedError(
-                f"{self.endpoint} refused this ({said});"
+                f"{self.endpoint} refused this ({message});"
                 " a key is given with --api-key or TRACEREEL_API_KEY"
             )
         if status in _RETRYABLE:
             raise CollectorUnavailableError(
-                f"{self.endpoint} cannot answer now ({said}); try again shortly",
+                f"{self.endpoint} cannot answer now ({message}); try again shortly",
                 retry_after=answer.retry_after,
             )
         if status == http.HTTPStatus.NOT_FOUND:
-            raise NotFoundError(f"{self.endpoint}: {said}", code=_error_code(body))
+            raise NotFoundError(f"{self.endpoint}: {message}", code=_error_code(body))
         if status in _REFUSED:
-            raise InvalidRequestError(f"{self.endpoint} refused the request: {said}")
-        raise UnexpectedAnswerError(f"{self.endpoint} answered {status} ({said})")
+            raise InvalidRequestError(f"{self.endpoint} refused the request: {message}")
+        raise UnexpectedAnswerError(f"{self.endpoint} answered {status} ({message})")
 
     def _connection(self) -> HttpConnection:
         return HttpConnection(
@@ -204,6 +282,15 @@ class Transport:
         return CollectorUnavailableError(
             f"no collector answers at {self.endpoint} ({_reason(error)})"
         )
+
+
+def path_of(trace_id: str) -> str:
+    """Return a trace id as a path segment."""
+    if _TRACE_ID.fullmatch(trace_id) is None:
+        raise InvalidRequestError(
+            f"trace_id: {trace_id!r} is not one; expected 1 to 128 letters, digits and _ . : -"
+        )
+    return quote(trace_id, safe="")
 
 
 def _target(path: str, params: Params | None) -> str:

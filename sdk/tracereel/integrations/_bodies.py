@@ -245,13 +245,11 @@ class ChunkBody(StreamBody):
 
     def _read(self, tick: int, data: Any) -> None:
         self._now = tick / 1e9
-        if self._adapter.take_text(data.body):
-            return
         chunk = decoded(data.body)
         if chunk is None:
             self._adapter.report_malformed("a chunk is no JSON object")
         else:
-            self._adapter.process_chunk(chunk)
+            self._adapter.follow_chunk(chunk)
 
 
 class JsonBody(ResponseBody):

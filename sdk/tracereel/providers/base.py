@@ -283,5 +283,5 @@ class Normalized(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Text of the assistant, without its reasoning."""
-        said = (event.content for event in self.events if event.type == "assistant_message")
-        return "".join(part for part in said if part)
+        texts = (event.content for event in self.events if event.type == "assistant_message")
+        return "".join(part for part in texts if part)

@@ -59,8 +59,8 @@ def _read_text(answer: Answer, block: dict[str, Any], index: int) -> None:
     before = answer.pieces[-1] if answer.pieces else None
     if content is None and items(block.get("citations")) and before and before.content is not None:
         # LangChain puts the citations of a streamed text into a separate block after it.
-        told = [read_citation(each, before.content) for each in block["citations"]]
-        before.citations += tuple(each for each in told if each is not None)
+        found = [read_citation(each, before.content) for each in block["citations"]]
+        before.citations += tuple(each for each in found if each is not None)
         return
     if not isinstance(content, str):
         answer.report("malformed_block", "a text block has no text", index, block)

@@ -25,16 +25,16 @@ def read_citation(value: Any, answer: str = "") -> Citation | None:
     inner = value.get("url_citation") or value.get("file_citation")
     cited = inner if isinstance(inner, dict) else value
     location = _location(cited)
-    said = first_text(cited, "cited_text", "quote")
-    if said is None and location is not None and location.unit == "answer_char":
-        said = text(answer[location.start : location.end])
+    quoted = first_text(cited, "cited_text", "quote")
+    if quoted is None and location is not None and location.unit == "answer_char":
+        quoted = text(answer[location.start : location.end])
     title = first_text(cited, "document_title", "title", "filename")
     source = first_text(cited, "url", "source", "document_title", "title", "filename", "file_id")
-    if said is None and source is None:
+    if quoted is None and source is None:
         return None
     indexes = [count(cited.get(name)) for name in _INDEXES]
     return Citation(
-        text=said or "",
+        text=quoted or "",
         source=source or "",
         title=title,
         document_index=next((each for each in indexes if each is not None), None),

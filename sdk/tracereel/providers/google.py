@@ -51,9 +51,9 @@ def _read_candidate(answer: Answer, candidate: dict[str, Any]) -> None:
     for index, part in enumerate(items(mapping(candidate.get("content")).get("parts"))):
         read_part(answer, part, index)
     citations = read_grounding(candidate)
-    spoken = [piece for piece in answer.pieces if piece.type == "assistant_message"]
-    if citations and spoken:
-        spoken[-1].citations = citations
+    texts = [piece for piece in answer.pieces if piece.type == "assistant_message"]
+    if citations and texts:
+        texts[-1].citations = citations
 
 
 def read_part(answer: Answer, part: Any, index: int) -> None:

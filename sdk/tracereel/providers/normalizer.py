@@ -41,7 +41,7 @@ class BatchResultNormalizer:
     ) -> None:
         self._provider = None if provider is None else known_provider(provider)
         # `langchain` is only the carrier; each message names its provider.
-        self._speaker = None if self._provider == "langchain" else self._provider
+        self._message_provider = None if self._provider == "langchain" else self._provider
         self._model = model
         self._session_id = session_id
         self._keep_raw = keep_raw
@@ -84,12 +84,12 @@ class BatchResultNormalizer:
         """Normalize a response assembled from a stream."""
         answers = self._read(response, _messages_of(response))
         if stop is not None or failure is not None:
-            spoken = [answer for answer in answers if answer.role == "assistant"]
-            if not spoken:
-                spoken = [Answer("assistant", self._provider or "langchain")]
-                answers += spoken
-            spoken[-1].forced_stop = stop
-            spoken[-1].failure = failure
+            replies = [answer for answer in answers if answer.role == "assistant"]
+            if not replies:
+                replies = [Answer("assistant", self._provider or "langchain")]
+                answers += replies
+            replies[-1].forced_stop = stop
+            replies[-1].failure = failure
         turn = self._turn()
         turn.problems.extend(problems)
         turn.add_answers(answers)
@@ -119,7 +119,7 @@ class BatchResultNormalizer:
 
     def _read_message(self, message: Any) -> Answer:
         try:
-            return read_message(as_data(message), self._speaker)
+            return read_message(as_data(message), self._message_provider)
         except Exception as raised:  # noqa: BLE001 - one bad message must not affect the rest
             return self._unreadable("system", _reason(raised), None)
 
@@ -145,7 +145,7 @@ class BatchResultNormalizer:
         if kind == "message" or (kind == "error" and isinstance(data.get("error"), dict)):
             return anthropic.read(data, provider or "anthropic")
         if role_of(data) is not None:
-            return [read_message(data, self._speaker)]
+            return [read_message(data, self._message_provider)]
         if "generations" in data:
             return self._read_generations(data)
         if "error" in data:
@@ -162,7 +162,7 @@ class BatchResultNormalizer:
                 message = generation.get("message")
                 if message is None:
                     message = {"type": "ai", "content": generation.get("text")}
-                answers.append(read_message(message, self._speaker))
+                answers.append(read_message(message, self._message_provider))
                 answers[-1].candidate_index = len(answers) - 1
         return answers
 

@@ -54,10 +54,11 @@ def read_message(answer: Answer, message: dict[str, Any]) -> None:
     if isinstance(old := message.get("function_call"), dict):
         calls = [*calls, {"function": old}]
     for call in calls:
-        _read_call(answer, call, len(answer.pieces))
+        read_call(answer, call, len(answer.pieces))
 
 
-def _read_call(answer: Answer, call: Any, index: int) -> None:
+def read_call(answer: Answer, call: Any, index: int) -> None:
+    """Add a tool call of an assistant message."""
     given = mapping(call)
     function = mapping(given.get("function") or given.get("custom"))
     name = text(function.get("name"))

@@ -43,12 +43,12 @@ def _read_builtin(answer: Answer, item: dict[str, Any], kind: str, index: int) -
     """Add the request of a built-in tool, and its result if it is finished."""
     identity = first_text(item, "call_id", "id")
     name = text(item.get("name")) or kind.removesuffix("_call")
-    asked = item.get("arguments")
+    arguments = item.get("arguments")
     answer.request(
         index,
         identity=identity,
         name=name,
-        arguments=_described(item) if asked is None else asked,
+        arguments=_described(item) if arguments is None else arguments,
         raw=item,
         at_provider=True,
     )

@@ -118,7 +118,10 @@ class _Attributes:
         self._value = value
 
     def get(self, name: str) -> Any:
-        return _attribute(self._value, name)
+        try:
+            return getattr(self._value, name, None)
+        except Exception:  # noqa: BLE001 - a property may raise
+            return None
 
 
 def table(value: Any) -> Any:
@@ -152,13 +155,6 @@ def first_text(value: Any, *names: str) -> str | None:
     """Return the first field that is a non-empty string, of a dictionary or an object."""
     fields = table(value)
     return next((found for name in names if (found := text(fields.get(name)))), None)
-
-
-def _attribute(value: Any, name: str) -> Any:
-    try:
-        return getattr(value, name, None)
-    except Exception:  # noqa: BLE001 - a property may raise
-        return None
 
 
 def text(value: Any) -> str | None:

@@ -37,7 +37,7 @@ class ModelTurn:
     _events: list[NormalizedEvent] = field(init=False, default_factory=list)
     _next: int = 0
     _model: str | None = None
-    _speaker: str | None = None
+    _answer_provider: str | None = None
     _usage: Usage | None = None
     _stop: tuple[StopReason | None, str | None] = (None, None)
 
@@ -69,8 +69,8 @@ class ModelTurn:
     def add_approvals(self, approvals: Any, interrupts: Any) -> None:
         """Add approvals and pending interrupts."""
         for approval in read_approvals(approvals):
-            asked = structs.replace(approval, approved=None, resolved_at=None)
-            self._add("approval_requested", approval=asked)
+            pending = structs.replace(approval, approved=None, resolved_at=None)
+            self._add("approval_requested", approval=pending)
             if approval.approved is not None or approval.resolved_at is not None:
                 self._add("approval_resolved", approval=approval)
         for approval in read_interrupts(interrupts):
@@ -82,7 +82,7 @@ class ModelTurn:
         stop, word = self._stop
         return Normalized(
             events=tuple(self._events),
-            provider=self.provider or self._speaker or "langchain",
+            provider=self.provider or self._answer_provider or "langchain",
             model=self._model or self.default_model or UNKNOWN_MODEL,
             usage=self._usage,
             stop_reason=stop,
@@ -93,7 +93,7 @@ class ModelTurn:
 
     def _add_assistant(self, answer: Answer, index: int) -> None:
         self._model = answer.model or self.default_model
-        self._speaker = answer.provider
+        self._answer_provider = answer.provider
         first = len(self._events)
         for piece in answer.pieces:
             self._add_piece(answer, piece, index, self._model)
@@ -129,14 +129,14 @@ class ModelTurn:
         self._stop = (stop, answer.stop_word)
 
     def _add_other(self, answer: Answer, index: int, model: str | None) -> None:
-        spoken = [piece for piece in answer.pieces if piece.type == "user_message"]
+        texts = [piece for piece in answer.pieces if piece.type == "user_message"]
         for piece in answer.pieces:
             if piece.type != "user_message":
                 self._add_piece(answer, piece, index, self._model)
-        if spoken and self.user_messages:
-            for piece in spoken:
+        if texts and self.user_messages:
+            for piece in texts:
                 self._add_piece(answer, piece, index, model or self._model)
-        elif spoken or not answer.pieces:
+        elif texts or not answer.pieces:
             self._next += 1  # user messages keep their position
         self._placed(answer, index)
 
@@ -206,7 +206,9 @@ class ModelTurn:
 
     def _add(self, kind: EventType, raw: Any = None, **fields: Any) -> None:
         model = fields.pop("model", None) or self._model or self.default_model or UNKNOWN_MODEL
-        provider = fields.pop("provider", None) or self.provider or self._speaker or "langchain"
+        provider = (
+            fields.pop("provider", None) or self.provider or self._answer_provider or "langchain"
+        )
         event = NormalizedEvent(
             type=kind,
             original_index=self._next,

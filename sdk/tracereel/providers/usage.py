@@ -22,61 +22,45 @@ PLACES: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Locations of usage, in order; later ones only fill missing values."""
 
-_TOP: Final = frozenset(place[0] for place in PLACES)
-_USAGE: Final = frozenset({"usage"})
-
-_INPUT: Final = (
-    *("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count"),
-    *("inputTokens", "inputTokenCount"),
-)
-_OUTPUT: Final = (
-    *("output_tokens", "completion_tokens", "candidatesTokenCount", "candidates_token_count"),
-    *("outputTokens", "outputTokenCount"),
-)
-_BESIDE_READ: Final = (
-    *("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount"),
-    "cacheReadInputTokensCount",
-)
-_BESIDE_WRITTEN: Final = (
-    *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
-    "cacheWriteInputTokensCount",
-)
-"""Cached input tokens that the provider does not include in its input (Anthropic, Bedrock)."""
-_WITHIN_READ: Final = ("cachedContentTokenCount", "cached_content_token_count")
-_DETAILS_IN: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
-_DETAILS_OUT: Final = ("output_token_details", "output_tokens_details", "completion_tokens_details")
-DETAILS: Final = frozenset((*_DETAILS_IN, *_DETAILS_OUT))
-_THOUGHTS: Final = ("thoughtsTokenCount", "thoughts_token_count")
-_TOOL_PROMPT: Final = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
-MEANINGS: Final[dict[str, tuple[str, int]]] = {
-    name: (meaning, rank)
-    for meaning, names in (
-        ("input", _INPUT),
-        ("output", _OUTPUT),
-        ("read", _BESIDE_READ),
-        ("written", _BESIDE_WRITTEN),
-        ("thoughts", _THOUGHTS),
-        ("tool_prompt", _TOOL_PROMPT),
-        ("within", _WITHIN_READ),
-    )
-    for rank, name in enumerate(names)
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "input": (
+        *("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count"),
+        *("inputTokens", "inputTokenCount"),
+    ),
+    "output": (
+        *("output_tokens", "completion_tokens", "candidatesTokenCount", "candidates_token_count"),
+        *("outputTokens", "outputTokenCount"),
+    ),
+    "cache_read": (
+        *("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount"),
+        "cacheReadInputTokensCount",
+    ),
+    "cache_written": (
+        *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+        "cacheWriteInputTokensCount",
+    ),
+    "thoughts": ("thoughtsTokenCount", "thoughts_token_count"),
+    "tool_prompt": ("toolUsePromptTokenCount", "tool_use_prompt_token_count"),
+    "cached_content": ("cachedContentTokenCount", "cached_content_token_count"),
 }
-"""Field name → its meaning and precedence."""
-_TOO_MUCH: Final = 2**63
-_MAX_SHAPES: Final = 256
-_shapes: Final[dict[tuple[Any, ...], tuple[tuple[str, str], ...]]] = {}
-_TELLING: Final = frozenset({"input", "output", "read", "written", "thoughts"})
+"""Count → its field names, by precedence.
+
+The input does not include `cache_read` and `cache_written` (Anthropic, Bedrock).
+"""
+_REQUIRED: Final = ("input", "output", "cache_read", "cache_written", "thoughts")
+"""Counts of which a usage has at least one."""
+_INPUT_DETAILS: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
+_OUTPUT_DETAILS: Final = (
+    *("output_token_details", "output_tokens_details", "completion_tokens_details"),
+)
 
 
 def usage_of(message: Any) -> Usage | None:
     """Return the usage of a message or response, or `None` if it has none."""
     found: Usage | None = None
-    said = mapping(message)
-    places = said.keys() & _TOP
-    if len(places) <= 1 and places <= _USAGE:  # where providers themselves put it
-        return read_usage(said["usage"]) if places else None
+    given = mapping(message)
     for place in PLACES:
-        if (value := said.get(place[0])) is None:
+        if (value := given.get(place[0])) is None:
             continue
         for name in place[1:]:
             value = mapping(value).get(name)
@@ -92,54 +76,23 @@ def read_usage(value: Any) -> Usage | None:
     """Read one usage object of any provider; return `None` if it has no counts."""
     if not isinstance(value, dict):
         return None
-    counts: dict[str, int] = {}
-    for name, meaning in _shape(tuple(value)):
-        given = value[name]
-        if given is None or meaning in counts:
-            continue
-        number = given if type(given) is int and 0 <= given < _TOO_MUCH else count(given)
-        if number is not None:
-            counts[meaning] = number
-    if _TELLING.isdisjoint(counts):
+    counts = {meaning: _first(value, names) for meaning, names in _FIELDS.items()}
+    if all(counts[meaning] is None for meaning in _REQUIRED):
         return None
-    told = counts.get
-    read, written, thoughts = told("read"), told("written"), told("thoughts")
-    total_in = told("input", 0) + told("tool_prompt", 0)
-    inside_in: dict[str, Any] = {}
-    inside_out: dict[str, Any] = {}
-    if not DETAILS.isdisjoint(value):
-        inside_in, inside_out = _details(value, _DETAILS_IN), _details(value, _DETAILS_OUT)
+    inside_in, inside_out = _details(value, _INPUT_DETAILS), _details(value, _OUTPUT_DETAILS)
+    total_in = (counts["input"] or 0) + (counts["tool_prompt"] or 0)
     if not inside_in:  # LangChain's details mean that its input already includes cached tokens
-        total_in += (read or 0) + (written or 0)
-    if read is None:
-        read = told("within")
-    if inside_in:
-        read = _either(read, _first(inside_in, ("cache_read", "cached_tokens")))
-        written = _either(written, _first(inside_in, ("cache_creation", "cache_write_tokens")))
-    reasoning = thoughts
-    if inside_out and thoughts is None:
-        names = ("reasoning", "reasoning_tokens", "thinking_tokens")
-        reasoning = _first(inside_out, names)
+        total_in += (counts["cache_read"] or 0) + (counts["cache_written"] or 0)
+    cached = _either(counts["cache_read"], counts["cached_content"])
+    created = _first(inside_in, ("cache_creation", "cache_write_tokens"))
+    reasoning = _first(inside_out, ("reasoning", "reasoning_tokens", "thinking_tokens"))
     return Usage(
         input_tokens=total_in,
-        output_tokens=told("output", 0) + (thoughts or 0),
-        cached_tokens=read,
-        cache_creation_tokens=written,
-        reasoning_tokens=reasoning,
+        output_tokens=(counts["output"] or 0) + (counts["thoughts"] or 0),
+        cached_tokens=_either(cached, _first(inside_in, ("cache_read", "cached_tokens"))),
+        cache_creation_tokens=_either(counts["cache_written"], created),
+        reasoning_tokens=_either(counts["thoughts"], reasoning),
     )
-
-
-def _shape(names: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the usage fields and their meanings by precedence, cached by field names."""
-    found = _shapes.get(names)
-    if found is None:
-        known = [name for name in names if name in MEANINGS]
-        known.sort(key=lambda name: MEANINGS[name][1])
-        found = tuple((name, MEANINGS[name][0]) for name in known)
-        if len(_shapes) >= _MAX_SHAPES:
-            _shapes.clear()
-        _shapes[names] = found
-    return found
 
 
 def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -36,26 +36,26 @@ def read_interrupts(value: Any) -> list[Approval]:
     """Read LangGraph's `__interrupt__`: one approval, or one per requested action."""
     found: list[Approval] = []
     for position, interrupt in enumerate(items(value)):
-        asked = mapping(interrupt).get("value")
+        question = mapping(interrupt).get("value")
         identity = text(get(mapping(interrupt), "id", "interrupt_id")) or f"interrupt_{position}"
-        actions = items(mapping(asked).get("action_requests"))
+        actions = items(mapping(question).get("action_requests"))
         if not actions:
-            found.append(Approval(id=identity, question=asked))
+            found.append(Approval(id=identity, question=question))
         for number, action in enumerate(actions):
             name = text(get(mapping(action), "name", "action"))
             found.append(Approval(id=f"{identity}:{number}", tool_name=name, question=action))
     return found
 
 
-def read_answers(asked: Sequence[Approval], resume: Any, *, at: float) -> list[Approval]:
+def read_answers(pending: Sequence[Approval], resume: Any, *, at: float) -> list[Approval]:
     """Return the approvals that LangGraph's `Command(resume=…)` resolves, with the time.
 
     `resume` is one value for all, or a mapping by interrupt id. If it is not a boolean, its
     `decisions` are used, one per action.
     """
-    names_them = isinstance(resume, dict) and any(_interrupt_of(each) in resume for each in asked)
+    names_them = isinstance(resume, dict) and any(_interrupt_of(each) in resume for each in pending)
     found = []
-    for each in asked:
+    for each in pending:
         answer = resume
         if names_them:
             if (interrupt := _interrupt_of(each)) not in resume:
@@ -97,20 +97,20 @@ def waited_seconds(events: Iterable[NormalizedEvent], *, since: float, until: fl
 
     An unresolved approval waits until the end.
     """
-    asked: dict[str, float] = {}
+    pending: dict[str, float] = {}
     waits: list[tuple[float, float]] = []
     for event in events:
         approval = event.approval
         if approval is None:
             continue
         if event.type == "approval_requested" and approval.requested_at is not None:
-            asked[approval.id] = approval.requested_at
+            pending[approval.id] = approval.requested_at
         elif event.type == "approval_resolved":
-            start = asked.pop(approval.id, approval.requested_at)
+            start = pending.pop(approval.id, approval.requested_at)
             if start is not None:
                 end = until if approval.resolved_at is None else approval.resolved_at
                 waits.append((start, end))
-    waits.extend((start, until) for start in asked.values())
+    waits.extend((start, until) for start in pending.values())
     total, reached = 0.0, since
     for start, end in sorted(waits):
         begin, stop = max(start, reached), min(end, until)

@@ -44,28 +44,21 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Divergence": "divergence",
-    "DivergenceError": "divergence",
-    "NetworkBlockedError": "guards",
-    "NotAllowedError": "divergence",
-    "Opaque": "codec",
-    "Override": "overrides",
-    "Replaying": "replaying",
-    "Report": "divergence",
-    "Tape": "format",
-    "TapeEndedError": "divergence",
-    "TapeError": "format",
-    "boundary": "external_calls",
-    "declare": "classes",
-    "fork": "replaying",
-    "load": "format",
-    "register": "codec",
-    "replay": "replaying",
+    "classes": ("declare",),
+    "codec": ("Opaque", "register"),
+    "divergence": (
+        *("Divergence", "DivergenceError", "NotAllowedError", "Report", "TapeEndedError"),
+    ),
+    "external_calls": ("boundary",),
+    "format": ("Tape", "TapeError", "load"),
+    "guards": ("NetworkBlockedError",),
+    "overrides": ("Override",),
+    "replaying": ("Replaying", "fork", "replay"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'tracereel.tape' has no attribute {name!r}")
     value = getattr(import_module(f"tracereel.tape.{home}"), name)

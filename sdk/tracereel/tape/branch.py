@@ -1,10 +1,10 @@
 """Fork session: serves calls from a tape, then runs live, and records everything."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import Live, TapeSession
 from tracereel.tape.player import Player
 from tracereel.tape.recording import Recordings
 
@@ -37,6 +37,20 @@ class Branch:
         """Record a decision and compare it with the tape."""
         self._recordings.decided(execution, decision_type, result, candidates)
         self._player.decided(execution, decision_type, result, candidates)
+
+
+class ScopedSession:
+    """`TapeSession` for the code of a fork; other calls use the previous session."""
+
+    def __init__(
+        self, own: Branch, others: TapeSession | None, is_here: Callable[[], bool]
+    ) -> None:
+        self._own = own
+        self._others = others or TapeSession()
+        self._is_here = is_here
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own if self._is_here() else self._others, name)
 
 
 @contextmanager

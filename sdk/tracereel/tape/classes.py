@@ -113,6 +113,7 @@ def defines(kind: type, name: str) -> type | None:
     return next((each for each in kind.__mro__ if name in dict_of(each)), None)
 
 
+@lru_cache(maxsize=4096)
 def function_path(function: Any) -> str:
     """Return `module:qualified.name` of a function or bound method."""
     inner = getattr(function, "__func__", function)

@@ -31,7 +31,7 @@ class Suspicion:
     """Earlier calls of the tape that had not been made yet."""
 
 
-class Judge:
+class DivergenceDetector:
     """Compares the calls of the main thread with the order on the tape."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Judge:
         """Handle a call that is on the tape with the same arguments."""
         self._count += 1
         suspicion = self.suspicion
-        self.comes_after_all(call)
+        self.made_later(call)
         if lane or call.lane or call.number not in self._position:
             self._seen.add(call.number)
             return
@@ -64,7 +64,7 @@ class Judge:
             self.suspicion = Suspicion(self._in_its_place(expected, came, location()), expected)
         self._seen.add(call.number)
 
-    def comes_after_all(self, call: Call) -> None:
+    def made_later(self, call: Call) -> None:
         """Resolve the suspicion if its call is made later: it is out of order, or was extra."""
         suspicion = self.suspicion
         if suspicion is None or suspicion.call is not call:
@@ -81,7 +81,7 @@ class Judge:
     ) -> None:
         """Handle a call that is on the tape only with other arguments."""
         self._count += 1
-        self.certain()
+        self.confirm()
         differing = differences(self._arguments(call), arguments)
         divergence = Divergence("changed", call.name, path, self._count, differing, location())
         skipped = self._skipped(call)
@@ -98,16 +98,16 @@ class Judge:
             each for each in before if each.number not in self._seen and not _together(each, call)
         )
 
-    def not_there(
+    def unexpected(
         self, name: str, path: str, arguments: Any, location: str | None, *, lost: bool = False
     ) -> None:
         """Report an extra call; `lost` if its thread has no run context."""
         self._count += 1
-        self.certain()
+        self.confirm()
         detail = f"it was called as {shown_call(name, arguments)}{_LOST if lost else ''}"
         self._found(Divergence("extra", name, path, self._count, location=location, detail=detail))
 
-    def certain(self) -> None:
+    def confirm(self) -> None:
         """Report the pending suspicion unchanged."""
         if self.suspicion is not None:
             suspicion, self.suspicion = self.suspicion, None
@@ -122,7 +122,7 @@ class Judge:
 
     def at_the_end(self) -> None:
         """Report all calls of the tape that were not made, in order."""
-        self.certain()
+        self.confirm()
         for divergence in self.missing():
             self._found(divergence)
 

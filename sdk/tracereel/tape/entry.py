@@ -20,12 +20,16 @@ _OTHERWISE: Final = (
 
 
 def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Bind recorded arguments to a function; drop those that it does not accept."""
+    """Bind recorded arguments to a function; drop those that it does not accept.
+
+    Raises:
+        TapeError: an argument is missing.
+    """
     try:
-        parameters = inspect.signature(target).parameters
+        signature = inspect.signature(target)
     except (TypeError, ValueError):
         return (), dict(given)
-    values, args = dict(given), []
+    parameters, values, args = signature.parameters, dict(given), []
     kinds = {each.kind for each in parameters.values()}
     rest = sorted(
         (name for name in values if _VARARG.fullmatch(name)), key=lambda name: int(name[3:])
@@ -39,20 +43,10 @@ def bound(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str
             args.append(values.pop(parameter.name))
     if spread:
         args += [values.pop(name) for name in rest]
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        return tuple(args), values
-    return tuple(args), {name: value for name, value in values.items() if name in parameters}
-
-
-def fitting(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Bind recorded arguments to a function and check that none is missing."""
-    args, kwargs = bound(target, given)
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        values = {name: value for name, value in values.items() if name in parameters}
     try:
-        signature = inspect.signature(target)
-    except (TypeError, ValueError):
-        return args, kwargs
-    try:
-        signature.bind(*args, **kwargs)
+        signature.bind(*args, **values)
     except TypeError as error:
         name = getattr(target, "__qualname__", str(target))
         if "'self'" in str(error):
@@ -65,7 +59,7 @@ def fitting(target: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[s
             f"{name} cannot be called with what is on the tape ({', '.join(given) or 'nothing'}):"
             f" {error}; {_OTHERWISE}"
         ) from error
-    return args, kwargs
+    return tuple(args), values
 
 
 def load_function(path: str) -> Any:

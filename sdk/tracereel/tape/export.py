@@ -128,8 +128,8 @@ def _source(tape: Tape, label: str, tape_file: str) -> str:
     raised = _raised(tape)
     call = _RETURNED if raised is None else _RAISED.format(raised=raised)
     if (method := of_object(tape)) is not None:
-        said = name_of(method)
-        call = _METHOD.format(method=said, name=said.rpartition(".")[2]) + call
+        name = name_of(method)
+        call = _METHOD.format(method=name, name=name.rpartition(".")[2]) + call
     return _TEST.format(
         trace_id=name_of(tape.trace_id),
         name=name_of(tape.header.get("name")),
@@ -168,5 +168,5 @@ def _raised(tape: Tape) -> str | None:
     closed = tape.closed or {}
     if closed.get("how") != "raised":
         return None
-    said = shown(tape.data(closed["v"])) if closed.get("v") else "something"
-    return printable(" ".join(said[:70].split()))
+    text = shown(tape.data(closed["v"])) if closed.get("v") else "something"
+    return printable(" ".join(text[:70].split()))

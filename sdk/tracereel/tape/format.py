@@ -18,15 +18,15 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
 from msgspec import field
 
 from tracereel.errors import TracereelError
-from tracereel.tape import payloads, shapes
-from tracereel.tape.shapes import GivenRecord, OpenRecord
+from tracereel.tape import payloads
 
 VERSION: Final = 1
 BOUNDARIES: Final = frozenset({"llm", "tool", "retrieval"})
@@ -37,23 +37,82 @@ class TapeError(TracereelError):
     """The tape is missing or cannot be read."""
 
 
-class Given(GivenRecord, eq=False, kw_only=True):
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class _Redaction(TypedDict, total=False):
+    built_in: bool
+    rules: list[list[str]]
+
+
+class _Origin(TypedDict, total=False):
+    trace_id: str
+    tape_id: str
+    at: int | None
+    overrides: list[dict[str, Any]]
+
+
+class _Run(TypedDict, total=False):
+    trace_id: str
+    kind: str
+    name: str
+    started: str
+    entry: str | None
+    folder: str | None
+    code: str | None
+    commit: str | None
+    n: _Number
+    form: str
+    object: bool
+    exact: bool
+    redaction: _Redaction | None
+    environment: dict[str, str] | None
+    libraries: dict[str, str] | None
+    python: str
+    sdk: str
+    forked_from: _Origin | None
+
+
+class Given(msgspec.Struct, eq=False):
     """Stream item or end of a call, and its place on the tape."""
 
-    index: int
-    """Index of the stream item; -1 for the end."""
-    after: int
+    call: _Number = field(name="n")
+    order: _Number = field(name="q")
+    at: _Number = field(name="t")
+    value: str | None = field(name="v", default=None)
+    how: Literal["returned", "raised", "cancelled", "closed", "chunk"] = "chunk"
+    turn: tuple[int, int] | None = field(name="g", default=None)
+    waited: int = field(name="s", default=0)
+    awaited: int = field(name="w", default=0)
+    index: int = field(name="_index", default=-1)
+    """Index of the stream item; -1 for the end. The parser sets this and the following."""
+    after: int = field(name="_after", default=0)
     """Highest number of the calls that began before it."""
 
 
-class Call(OpenRecord, eq=False, kw_only=True):
+class Call(msgspec.Struct, eq=False):
     """Call on the tape."""
 
-    after: int
-    """Number of results delivered before the call began."""
-    chunks: list[Given] = field(default_factory=list)
-    end: Given | None = None
-    children: list["Call"] = field(default_factory=list)
+    number: _Number = field(name="n")
+    parent: _Number = field(name="p")
+    kind: str = field(name="k")
+    name: str
+    form: str = field(name="c")
+    at: _Number = field(name="t")
+    function: str = field(name="f", default="")
+    arguments: str | None = field(name="a", default=None)
+    arguments_hash: str = field(name="h", default="")
+    lane: _Number = field(name="l", default=0)
+    inner: int = field(name="i", default=0)
+    """Whether it is inside another boundary."""
+    effect: str = field(name="e", default="")
+    task: _Number = field(name="j", default=0)
+    """Number of the task that made the call; 0 without a task."""
+    after: int = field(name="_after", default=0)
+    """Number of results delivered before the call began; the parser sets this and the following."""
+    chunks: list[Given] = field(name="_chunks", default_factory=list)
+    end: Given | None = field(name="_end", default=None)
+    children: list["Call"] = field(name="_children", default_factory=list)
 
     def results(self) -> list[Given]:
         """Return the items of its stream, and its end if it has one."""
@@ -65,6 +124,45 @@ class Call(OpenRecord, eq=False, kw_only=True):
         return self.kind in BOUNDARIES and not self.inner and self.form != "block"
 
 
+class TapeDecision(msgspec.Struct, eq=False):
+    """Decision on the tape and its outcome."""
+
+    parent: _Number = field(name="p")
+    type: str
+    value: str | None = field(name="v", default=None)
+    among: str | None = None
+    """Candidates, if known."""
+
+
+class _Problem(TypedDict):
+    state: Literal["partly", "no"]
+    reason: str
+
+
+class _Closed(TypedDict):
+    how: str
+    v: NotRequired[str | None]
+
+
+class _Blob(TypedDict):
+    h: str
+    v: str
+    i: NotRequired[_Number]
+    of: NotRequired[_Number]
+
+
+_SHAPES: Final[dict[str, Any]] = {
+    "run": _Run,
+    "open": Call,
+    "chunk": Given,
+    "end": Given,
+    "decision": TapeDecision,
+    "problem": _Problem,
+    "closed": _Closed,
+    "blob": _Blob,
+}
+
+
 @dataclass(slots=True)
 class Tape:
     """Recorded run."""
@@ -72,7 +170,7 @@ class Tape:
     tape_id: str
     header: Mapping[str, Any]
     calls: dict[int, Call]
-    decisions: list[shapes.TapeDecision]
+    decisions: list[TapeDecision]
     blobs: Mapping[str, str]
     closed: Mapping[str, Any] | None
     problems: tuple[tuple[State, str], ...]
@@ -219,20 +317,27 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
     header: Mapping[str, Any] = {}
     closed: Mapping[str, Any] | None = None
     calls: dict[int, Call] = {}
-    decisions: list[shapes.TapeDecision] = []
+    decisions: list[TapeDecision] = []
     begun = given = 0
     for record in records:
-        found = shapes.read(record)
+        found = _read(record)
         kind = record["r"]
         if kind == "run":
             header = header or record
         elif kind == "open":
-            calls[found.number] = _call(found, given)
+            found.after, found.chunks, found.end, found.children = given, [], None, []
+            calls[found.number] = _with_hash(found)
             begun = max(begun, found.number)
         elif kind in ("end", "chunk"):
             given += 1
             if (call := calls.get(found.call)) is not None:
-                _give(call, found, begun, chunk=kind == "chunk")
+                found.after = begun
+                if kind == "chunk":
+                    found.index = len(call.chunks)
+                    call.chunks.append(found)
+                else:
+                    found.index = -1
+                    call.end = found
         elif kind == "decision":
             decisions.append(found)
         elif kind == "problem":
@@ -246,17 +351,27 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
     return Tape(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records))
 
 
-def _call(found: shapes.OpenRecord, given: int) -> Call:
-    if not found.arguments_hash and found.arguments is not None and found.arguments[:1] == "=":
+def _with_hash(call: Call) -> Call:
+    if not call.arguments_hash and call.arguments is not None and call.arguments[:1] == "=":
         # The hash of inline arguments is not recorded.
-        found.arguments_hash = payloads.hash_of(payloads.read(found.arguments, {}))
-    return Call(**msgspec.structs.asdict(found), after=given)
+        call.arguments_hash = payloads.hash_of(payloads.read(call.arguments, {}))
+    return call
 
 
-def _give(call: Call, found: shapes.GivenRecord, begun: int, *, chunk: bool) -> None:
-    index = len(call.chunks) if chunk else -1
-    given = Given(**msgspec.structs.asdict(found), index=index, after=begun)
-    if chunk:
-        call.chunks.append(given)
-    else:
-        call.end = given
+def _read(record: Any) -> Any:
+    """Return a record as an object of its kind; unknown kinds are returned unchecked."""
+    if not isinstance(record, Mapping) or not isinstance(record.get("r"), str):
+        raise ValueError("a record is no object with a kind (`r`)")
+    kind = record["r"]
+    shape = _SHAPES.get(kind)
+    if shape is None:
+        return record
+    try:
+        found = msgspec.convert(record, shape)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a record of kind {kind}: {error}") from error
+    if kind == "run" and "started" in record:
+        datetime.fromisoformat(record["started"])
+    if kind == "open" and found.parent >= found.number:
+        raise ValueError(f"call {found.number} is inside of call {found.parent}, which began later")
+    return found

@@ -42,7 +42,7 @@ class Freeze:
         self._begin = started.timestamp()
         self._clock = clock
         self._seed = seed
-        self._members = members
+        self.members = members
         self._draw = random.Random(seed)  # noqa: S311 - must be reproducible
         self._steady: dict[Any, float] = {real: real() for real in _STEADY}
         self._latest = 0.0
@@ -66,10 +66,6 @@ class Freeze:
                 _in_force.remove(self)
                 if not _in_force:
                     _undo.close()
-
-    def is_here(self) -> bool:
-        """Return whether the calling code belongs to this re-execution."""
-        return self._members.is_here()
 
     def now(self) -> float:
         """Return seconds since 1970 in the time of the run."""
@@ -97,7 +93,7 @@ class Freeze:
 
 def _here() -> Freeze | None:
     """Return the innermost active freeze that the calling code belongs to."""
-    return next((each for each in reversed(_in_force) if each.is_here()), None)
+    return next((each for each in reversed(_in_force) if each.members.is_here()), None)
 
 
 def _frozen(real: Callable[..., Any], read: Callable[[Freeze], Any]) -> Callable[..., Any]:

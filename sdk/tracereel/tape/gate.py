@@ -11,6 +11,8 @@ from collections import deque
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from tracereel._runtime import compat
+
 MAX_HOPS: Final = 200
 """Iterations of a busy loop after which a result is delivered anyway."""
 PAUSE: Final = 0.003
@@ -75,6 +77,6 @@ class _Queue:
 
 
 def _idle(loop: asyncio.AbstractEventLoop, hops: int) -> bool:
-    ready = getattr(loop, "_ready", None)
+    idle = compat.is_idle(loop)
     # Other loops do not expose their ready queue, so wait a fixed number of iterations.
-    return len(ready) == 0 if ready is not None else hops > 10
+    return idle if idle is not None else hops > 10

@@ -4,16 +4,15 @@ An audit hook detects every socket that Python opens. Libraries with their own s
 gRPC) and child processes are not detected. Code outside of the re-execution is not restricted.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tracereel.tape.divergence import location
 
 _EVENTS: Final = frozenset(
-    {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
-    | {"socket.sendmsg"}
+    f"socket.{name}" for name in ("connect", "getaddrinfo", "gethostbyname", "sendmsg", "sendto")
 )
 
 
@@ -21,26 +20,19 @@ class NetworkBlockedError(BaseException):
     """The program tried to use the network during a re-execution."""
 
 
-class _Watch:
-    """Single audit hook of the process; hooks cannot be removed, only switched off."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Network] = []
-        self._installed = False
-
-    def install(self) -> None:
-        """Install the hook."""
-        if not self._installed:
-            self._installed = True
-            sys.addaudithook(self._hook)
-
-    def _hook(self, event: str, args: tuple[Any, ...]) -> None:
-        if self.blocks and event in _EVENTS:
-            for block in list(self.blocks):
-                block.check(event, args)
+_active: Final[list["Network"]] = []
 
 
-_watch: Final = _Watch()
+@functools.cache
+def _install_hook() -> None:
+    """Install the audit hook of the process; hooks cannot be removed."""
+
+    def check(event: str, args: tuple[Any, ...]) -> None:
+        if _active and event in _EVENTS:
+            for network in _active:
+                network.check(event, args)
+
+    sys.addaudithook(check)
 
 
 class Network:
@@ -58,24 +50,16 @@ class Network:
         self._hosts = frozenset() if isinstance(allowed, bool) else frozenset(allowed)
         self._noted = noted
 
-    def __enter__(self) -> Self:
+    def begin(self) -> None:
+        """Start blocking."""
         if not self._all:
-            _watch.install()
-            _watch.blocks.append(self)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.end()
+            _install_hook()
+            _active.append(self)
 
     def end(self) -> None:
         """Stop blocking."""
-        if self in _watch.blocks:
-            _watch.blocks.remove(self)
+        if self in _active:
+            _active.remove(self)
 
     def check(self, event: str, args: tuple[Any, ...]) -> None:
         """Raise if a socket event is not allowed."""

@@ -7,7 +7,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -40,12 +40,6 @@ LIBRARIES: Final = {
 _SPAN: Final = 2**64
 
 
-@lru_cache(maxsize=4096)
-def path_of(function: Any) -> str:
-    """Return `module:name` of a function."""
-    return classes.function_path(function)
-
-
 @dataclass(frozen=True, slots=True)
 class TapeSettings:
     """Recording settings of one recorder."""
@@ -55,7 +49,8 @@ class TapeSettings:
     rate: float
     gate: ResultGate | None
     forked_from: dict[str, Any] | None = None
-    keep_parts: Callable[[str, int, list[dict[str, Any]]], None] | None = None
+    parts: list[dict[str, Any]] | None = None
+    """List that also receives the parts of the tapes."""
 
     def tape_for(self, execution: "Execution") -> "RunTape | None":
         """Return a new tape for a run, or `None` if it is not recorded."""
@@ -89,7 +84,7 @@ class TapeSettings:
         record["n"] = node.number
         record["form"] = form
         if function is not None:
-            record["entry"] = path_of(function)
+            record["entry"] = classes.function_path(function)
             record["code"] = source_hash(function)
             if needs_object(function):
                 record["object"] = True
@@ -127,8 +122,8 @@ class _Events:
 
     def write(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
         """Write a part."""
-        if self.settings.keep_parts is not None:
-            self.settings.keep_parts(tape_id, part, records)
+        if self.settings.parts is not None:
+            self.settings.parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
         envelope.record_tape(
             {
                 "event_type": semconv.TAPE_RECORDED,
@@ -216,10 +211,10 @@ def _commit() -> str | None:
     for directory in (Path.cwd(), *Path.cwd().parents):
         head = directory / ".git" / "HEAD"
         try:
-            said = head.read_text(encoding="utf-8").strip()
-            if not said.startswith("ref: "):
-                return said[:40]
-            return (directory / ".git" / said[5:]).read_text(encoding="utf-8").strip()[:40]
+            reference = head.read_text(encoding="utf-8").strip()
+            if not reference.startswith("ref: "):
+                return reference[:40]
+            return (directory / ".git" / reference[5:]).read_text(encoding="utf-8").strip()[:40]
         except OSError:
             if head.exists():
                 return None

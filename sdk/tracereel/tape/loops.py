@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tracereel._runtime.compat import running_loop_or_none
+from tracereel._runtime import compat
 from tracereel.tape.format import Given
 from tracereel.tape.loop_ticks import HOPS
 from tracereel.tape.result_order import Reel
@@ -21,7 +21,6 @@ SLACK: Final = 0.002
 """Seconds by which a timer must precede the next result to run first."""
 LIMIT_SLACK: Final = 0.02
 """The same for timeouts; larger, because the recorded result arrived before the timeout."""
-_LIMITS: Final = frozenset({"_release_waiter", "_on_timeout"})
 PATIENCE: Final = 3600.0
 """Seconds of virtual time that timers may run without any call or result."""
 WORKING: Final = 60
@@ -84,14 +83,10 @@ class Loops:
         clock: Clock,
         *,
         stalled: Callable[..., BaseException | None],
-        stall_seconds: float,
-        has_threads: Callable[[], bool],
     ) -> None:
         self._reel = reel
         self._clock = clock
         self._stalled = stalled
-        self._stall_seconds = stall_seconds
-        self._has_threads = has_threads
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._pumping: set[int] = set()
         self._over = False
@@ -103,10 +98,10 @@ class Loops:
         """Take control of a loop (default: the running one) until `restore`."""
         if self._over:
             return
-        loop = loop or running_loop_or_none()
+        loop = loop or compat.running_loop_or_none()
         if loop is None:
             return
-        selector = getattr(loop, "_selector", None)
+        selector = compat.selector_of(loop)
         if selector is None:
             self._pump(loop)
             return
@@ -116,37 +111,35 @@ class Loops:
         self._taken[id(loop)] = given, selector
         began = loop.time() - self._clock.elapsed()
         given.time = lambda: began + self._clock.elapsed()
-        given._selector = _Selector(  # noqa: SLF001
-            selector, lambda timeout: self._idle(given, selector, timeout)
-        )
+        idle = _Selector(selector, lambda timeout: self._idle(given, selector, timeout))
+        compat.set_selector(loop, idle)
 
     def reach(self, microseconds: int) -> None:
         """Advance to the recorded start of a call, but not past a timer."""
         ahead = microseconds / 1e6 - self._clock.elapsed()
-        loop: Any = running_loop_or_none()
-        timers = getattr(loop, "_scheduled", None)
-        if timers:
+        loop = compat.running_loop_or_none()
+        if loop is not None and (timer := compat.next_timer(loop)) is not None:
             # The timer was set just before, and a busy machine delayed the recorded call.
-            ahead = min(ahead, timers[0].when() - loop.time() - _TICK)
+            ahead = min(ahead, timer.when() - loop.time() - _TICK)
         self._clock.skip(ahead)
 
     def restore(self) -> None:
         """Return control of all loops permanently."""
         self._over = True
         for loop, selector in self._taken.values():
-            loop._selector = selector  # noqa: SLF001 - asyncio has no public hook
+            compat.set_selector(loop, selector)
             if "time" in vars(loop):
                 del loop.time
         self._taken.clear()
 
     def _idle(self, loop: Any, selector: Any, timeout: float | None) -> Any:
         """Handle an idle loop and return the selector's events; `timeout` `None` means no timer."""
-        if self._reel.free or getattr(loop, "_executor_shutdown_called", False):
+        if self._reel.free or compat.is_joining_threads(loop):
             # Either the tape has nothing left, or the loop waits for its threads to end. Newer
             # Pythons limit that wait and warn about threads that exceed it.
             return selector.select(timeout)
         stalled_at: float | None = None
-        graced = not self._has_threads()
+        graced = not self._reel.has_threads()
         while True:
             events = selector.select(0)
             if events:
@@ -162,7 +155,7 @@ class Loops:
                     return events
                 continue
             if timeout is not None and (given is not None or not self._elsewhere(loop)):
-                alone = not self._has_threads() and self._bare(selector)
+                alone = self._alone(selector)
                 if alone and self._reel.pass_over(self._clock.elapsed() + timeout):
                     continue
                 self._spend(timeout, alone=alone)
@@ -171,13 +164,15 @@ class Loops:
                 return []
             now = time.monotonic()
             stalled_at = stalled_at if stalled_at is not None else now
-            alone = not self._has_threads() and self._bare(selector)
-            if (alone or now - stalled_at > self._stall_seconds) and self._reel.waits(loop):
+            alone = self._alone(selector)
+            if (alone or now - stalled_at > self._reel.stall_seconds) and self._reel.waiting_in(
+                loop
+            ):
                 self._reel.break_off(loop, self._stalled(self._reel.next))
                 return []
             if events := selector.select(_NAP):
                 return events
-            if timeout is not None and now - stalled_at > self._stall_seconds:
+            if timeout is not None and now - stalled_at > self._reel.stall_seconds:
                 self._spend(timeout, alone=alone)
                 return []
 
@@ -194,7 +189,7 @@ class Loops:
         if given != self._moved[0]:
             self._moved = given, now, self._clock.elapsed()
         _, since, elapsed = self._moved
-        limit = self._stall_seconds * (1 if alone else WORKING)
+        limit = self._reel.stall_seconds * (1 if alone else WORKING)
         if now - since > limit and self._clock.elapsed() - elapsed > PATIENCE:
             error = self._stalled(self._reel.next, hopeless=True)
             self._reel.give_up()
@@ -205,9 +200,8 @@ class Loops:
         """Return whether a result precedes the next timer."""
         if not self._reel.is_ready(given):
             return False  # on the tape another call was made first: the timer leads to it
-        timers = loop._scheduled  # noqa: SLF001
-        timer = timers[0]._callback if timers else None  # noqa: SLF001
-        slack = LIMIT_SLACK if getattr(timer, "__name__", "") in _LIMITS else SLACK
+        timer = compat.next_timer(loop)
+        slack = LIMIT_SLACK if timer is not None and compat.is_timeout(timer) else SLACK
         return timeout > given.at / 1e6 - self._clock.elapsed() - slack
 
     def _elsewhere(self, loop: Any) -> bool:
@@ -217,10 +211,9 @@ class Loops:
             waiter = self._reel.waiting.get((given.call, given.index)) if given else None
         return waiter is not None and waiter.loop is not loop
 
-    @staticmethod
-    def _bare(selector: Any) -> bool:
-        """Return whether the loop waits only for its own self-pipe."""
-        return len(selector.get_map()) <= 1
+    def _alone(self, selector: Any) -> bool:
+        """Return whether there are no threads, and the loop waits only for its own self-pipe."""
+        return not self._reel.has_threads() and len(selector.get_map()) <= 1
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
         """Deliver a result every few iterations, for loops that do not expose idleness."""

@@ -63,7 +63,7 @@ def outcome(
     }
 
 
-def told(override: Override, privacy: "Privacy | None") -> dict[str, Any]:
+def override_record(override: Override, privacy: "Privacy | None") -> dict[str, Any]:
     """Return the changes of an override as short redacted texts."""
 
     def text(value: Any) -> str:

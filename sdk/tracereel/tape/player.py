@@ -1,11 +1,11 @@
 """Player session: serves external calls from a tape instead of making them."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel.tape import codec
 from tracereel.tape.differences import differences, ends_alike
 from tracereel.tape.divergence import (
@@ -16,7 +16,7 @@ from tracereel.tape.divergence import (
     TapeEndedError,
     location,
 )
-from tracereel.tape.divergence_detector import Judge
+from tracereel.tape.divergence_detector import DivergenceDetector
 from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
 from tracereel.tape.keys import CallPosition
 from tracereel.tape.loops import Clock, Loops
@@ -24,7 +24,6 @@ from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same
 from tracereel.tape.result_order import Reel
 from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
-from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -52,6 +51,9 @@ class Options:
     overrides: tuple[Override, ...] = ()
     stall_seconds: float = 10.0
     compare_output: bool = True
+    freeze: bool = False
+    allow_network: bool | Iterable[str] = False
+    """Hosts that may be reached, or whether all may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class _MadeCall:
 
 
 @dataclass(slots=True)
-class Player(PlainSession):
+class Player(TapeSession):
     """Session that serves calls from one tape."""
 
     tape: Tape
@@ -84,11 +86,11 @@ class Player(PlainSession):
     live: bool = field(init=False, default=False)
     """Whether the run has left the tape and continues live."""
     over: bool = field(init=False, default=False)
-    _judge: Judge = field(init=False)
+    _detector: DivergenceDetector = field(init=False)
     _overrides: Overrides = field(init=False)
     _root: CallPosition = field(init=False)
     _lock: Any = field(init=False, default_factory=threading.RLock)
-    _asked: dict[int, CallPosition] = field(init=False, default_factory=dict)
+    _made: dict[int, CallPosition] = field(init=False, default_factory=dict)
     _displaced: dict[tuple[str, str, str], Call] = field(init=False, default_factory=dict)
     _begun: int = field(init=False, default=0)
     _decisions: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
@@ -99,16 +101,11 @@ class Player(PlainSession):
 
     def __post_init__(self) -> None:
         self.report = Report(self.tape.trace_id, branch=self.options.branch)
-        stall_seconds = self.options.stall_seconds
-        self.reel = Reel(self.tape, stall_seconds=stall_seconds, has_threads=self.has_threads)
-        self.loops = Loops(
-            self.reel,
-            self.clock,
-            stalled=self.stalled,
-            stall_seconds=stall_seconds,
-            has_threads=self.has_threads,
+        self.reel = Reel(
+            self.tape, stall_seconds=self.options.stall_seconds, has_threads=self.has_threads
         )
-        self._judge = Judge(self.tape, self.diverged, self._asked)
+        self.loops = Loops(self.reel, self.clock, stalled=self.stalled)
+        self._detector = DivergenceDetector(self.tape, self.diverged, self._made)
         self._overrides = Overrides(self.options.overrides)
         self._root = CallPosition.root(self.tape)
 
@@ -142,7 +139,7 @@ class Player(PlainSession):
                 return self._run_live(made, path)
             if call is None:
                 return self._repeat(made, parent, path)
-            self._asked[call.number] = parent
+            self._made[call.number] = parent
             self.reel.begun(call.number)
             self.report.served += 1
             self.loops.reach(call.at)
@@ -164,12 +161,12 @@ class Player(PlainSession):
         if not self.live and not forked:
             if call is None:
                 return self._unknown(made, parent, path, data)
-            self._judge.called(call, path, lambda: location(made.function), lane)
+            self._detector.called(call, path, lambda: location(made.function), lane)
             self._go_on_live()
         elif not self.live:
             self._leave_tape()
         elif call is not None:
-            self._judge.comes_after_all(call)
+            self._detector.made_later(call)
         return call
 
     def _forks_here(self, name: str) -> bool:
@@ -187,7 +184,7 @@ class Player(PlainSession):
 
     def _pass_over(self, call: Call, parent: CallPosition) -> None:
         """Mark the results of a call as delivered, because an override replaces them."""
-        self._asked[call.number] = parent
+        self._made[call.number] = parent
         self.reel.begun(call.number)
         for given in call.results():
             self.reel.done(given)
@@ -233,9 +230,9 @@ class Player(PlainSession):
         near = parent.nearest(made.kind, made.name)
         if near is None:
             lost = threaded and parent is self._root and self._rooted
-            self._judge.not_there(made.name, path, data, location(made.function), lost=lost)
+            self._detector.unexpected(made.name, path, data, location(made.function), lost=lost)
         else:
-            self._judge.changed(near, path, data, lambda: location(made.function))
+            self._detector.changed(near, path, data, lambda: location(made.function))
             # If the substituted call is made later, this one was an extra call.
             self._displaced[made.kind, made.name, near.arguments_hash] = near
         if self.options.mode == "live-after":
@@ -247,7 +244,7 @@ class Player(PlainSession):
         """Serve the previous result of a call with the same name; without any, end the run."""
         before = [
             call
-            for number, place in self._asked.items()
+            for number, place in self._made.items()
             if (call := self.tape.calls[number]).kind == made.kind
             and call.name == made.name
             and place is parent
@@ -279,7 +276,7 @@ class Player(PlainSession):
 
     def _go_on_live(self, *, after: bool = False) -> None:
         """Continue live after a difference, if the mode is `live-after`."""
-        differs = after or self._judge.suspicion is not None
+        differs = after or self._detector.suspicion is not None
         if differs and self.options.mode == "live-after" and not self.options.branch:
             self._leave_tape(self._begun + after)
 
@@ -291,8 +288,8 @@ class Player(PlainSession):
 
     def _tape_used_up(self) -> bool:
         """Return whether all calls of the tape were made, or all results delivered."""
-        asked = (call.number in self._asked for call in self.tape.boundaries())
-        return self.reel.next is None or all(asked)
+        made = (call.number in self._made for call in self.tape.boundaries())
+        return self.reel.next is None or all(made)
 
     def end_of_tape(self, where: str) -> None:
         """Stop the run at the end of a truncated tape."""
@@ -318,11 +315,11 @@ class Player(PlainSession):
         """Return the error for a stalled run, or `None` to continue out of order."""
         if self._stopped():
             return DivergenceError(self.report.divergences[0])
-        if self._judge.suspicion is not None:
+        if self._detector.suspicion is not None:
             if not hopeless:
                 return None
             try:
-                self._judge.certain()
+                self._detector.confirm()
             except DivergenceError as error:
                 return error
         if not self.tape.complete:
@@ -331,8 +328,8 @@ class Player(PlainSession):
         name = self.tape.calls[given.call].name if given is not None else ""
         divergence = Divergence("stalled", name, name or "the run", 0, detail=self._awaits(given))
         missing = None
-        if given is None or given.call not in self._asked:
-            missing = next(self._judge.missing(), None)
+        if given is None or given.call not in self._made:
+            missing = next(self._detector.missing(), None)
         found = [divergence] if missing is None else [missing, divergence]
         self.report.divergences += found[:1] if self.options.mode == "strict" else found
         return DivergenceError(found[0])
@@ -340,7 +337,7 @@ class Player(PlainSession):
     def _awaits(self, given: Given | None) -> str:
         if given is None:
             return "everything on the tape has been given"
-        state = "was called and waits" if given.call in self._asked else "has not been called"
+        state = "was called and waits" if given.call in self._made else "has not been called"
         return f"next on the tape is the end of {self.tape.calls[given.call].name}, which {state}"
 
     def ended(self, how: str, value: Any) -> None:
@@ -349,7 +346,7 @@ class Player(PlainSession):
         if closed is None or self.live or self._stopped():
             return
         with self._lock:
-            self._judge.at_the_end()
+            self._detector.at_the_end()
             if not self.options.compare_output or closed["how"] == "block":
                 return
             packed = pack(value, self.privacy)
@@ -367,9 +364,9 @@ class Player(PlainSession):
         with self._lock:
             self.over = True
             if self.live:
-                self._judge.certain()
+                self._detector.confirm()
             elif not self.report.ended_early:
-                self._judge.at_the_end()
+                self._detector.at_the_end()
                 self._not_begun()
         self.loops.restore()
 
@@ -381,7 +378,7 @@ class Player(PlainSession):
     def settle(self) -> None:
         """Report the pending suspicion before another kind of error."""
         with self._lock:
-            self._judge.certain()
+            self._detector.confirm()
 
     def _not_begun(self) -> None:
         """Report a run that did not begin, even if it makes no calls."""
@@ -395,10 +392,10 @@ class Player(PlainSession):
     def begins_block(self, execution: "Execution", effect: str) -> None:
         """Check whether a `with` block may run; blocks cannot be served."""
         kind, name = execution.kind, execution.name
-        unasked = changes_something(kind, effect) and name not in self.options.allow
+        refused = changes_something(kind, effect) and name not in self.options.allow
         with self._lock:
             inside = self._place_of(execution.parent).inside
-        if unasked and not inside:
+        if refused and not inside:
             raise NotAllowedError(
                 f"the block of {name} cannot be served and would run for real"
                 f" (it declares {effect or UNDECLARED}); make it a function, or"
@@ -425,12 +422,12 @@ class Player(PlainSession):
                 for each in self.tape.decisions
                 if each.parent == parent and each.type == decision_type
             ]
-            if self.live or self._overrides.decides(decision_type) or number >= len(taken):
+            if self.live or self._overrides.decision(decision_type)[0] or number >= len(taken):
                 return
             recorded = self.tape.data(taken[number].value)
             now = pack(result, self.privacy).data
             if not same(recorded, now):
-                self._judge.certain()
+                self._detector.confirm()
                 path, differing = f"{place.path} / {decision_type}", differences(recorded, now)
                 self.diverged(Divergence("decision", decision_type, path, 0, differing, location()))
                 self._go_on_live(after=True)

@@ -11,20 +11,17 @@ import pytest
 from tracereel._core import recorder_overrides
 from tracereel._core.recorder_overrides import StandIn
 from tracereel.tape import header
-from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
-from tracereel.tape.entry import entry_point, fitting
+from tracereel.tape.divergence import DivergenceError, NotAllowedError
+from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.export import redacted, relisted
-from tracereel.tape.format import BOUNDARIES, TapeError, load, parse
-from tracereel.tape.guards import NetworkBlockedError
+from tracereel.tape.format import BOUNDARIES, load, parse
 from tracereel.tape.null_recorder import QuietRecorder
 from tracereel.tape.player import UNDECLARED, changes_something
 from tracereel.tape.recording import Recordings
-from tracereel.tape.replaying import Replaying, replay
+from tracereel.tape.replaying import STOPPED, Replaying, replay
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
-
-_ENDS = (DivergenceError, NetworkBlockedError, NotAllowedError, TapeEndedError, TapeError)
 
 
 def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
@@ -48,7 +45,7 @@ def around(run: "Replaying | Updating") -> Iterator[None]:
     try:
         with run:
             yield
-    except _ENDS as error:
+    except STOPPED as error:
         text = str(run.report)
         if str(error) not in text and not (
             isinstance(error, DivergenceError) and run.report.divergences
@@ -71,19 +68,16 @@ class Updating:
         self.original = load(path)
         self._parts: list[dict[str, Any]] = []
         self._stand_in: StandIn | None = None
-        self.report = _Fine()
+        self.report = _NoReport()
 
     def __enter__(self) -> Self:
         recorder = QuietRecorder.made(content=True)
-        settings = header.TapeSettings(recorder, "all", 1.0, None, keep_parts=self._keep)
-        recorder.tape = _Asking(settings, self._path.name, self._allow)
+        settings = header.TapeSettings(recorder, "all", 1.0, None, parts=self._parts)
+        recorder.tape = _GuardedRecordings(settings, self._path.name, self._allow)
         # Also replaces the recorder of a program that configures itself when it is imported.
         self._stand_in = StandIn(recorder, lambda: True)
         recorder_overrides.begin(self._stand_in)
         return self
-
-    def _keep(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
-        self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
         if self._stand_in is not None:
@@ -99,10 +93,10 @@ class Updating:
     def call(self, function: Callable[..., Any] | None = None) -> Any:
         """Call the entry point with the arguments of the old tape."""
         target = function if function is not None else entry_point(self.original)
-        return Replaying.run_with(target, fitting(target, Replaying.entry_arguments(self.original)))
+        return Replaying.run_with(target, bound(target, Replaying.entry_arguments(self.original)))
 
 
-class _Asking(Recordings):
+class _GuardedRecordings(Recordings):
     """Records live calls, and rejects side effects that are not allowed."""
 
     def __init__(self, settings: header.TapeSettings, tape: str, allow: frozenset[str]) -> None:
@@ -111,13 +105,13 @@ class _Asking(Recordings):
         self._allow = allow
 
     def begin(self, execution: "Execution | None", **about: Any) -> Any:
-        self._ask(about["around"], about["kind"], about["name"], about["effect"])
+        self._check(about["around"], about["kind"], about["name"], about["effect"])
         return super().begin(execution, **about)
 
     def begins_block(self, execution: "Execution", effect: str) -> None:
-        self._ask(execution.parent, execution.kind, execution.name, effect)
+        self._check(execution.parent, execution.kind, execution.name, effect)
 
-    def _ask(self, around: "Execution | None", kind: str, name: str, effect: str) -> None:
+    def _check(self, around: "Execution | None", kind: str, name: str, effect: str) -> None:
         if changes_something(kind, effect) and name not in self._allow and not _inside(around):
             raise NotAllowedError(
                 f"{name} would run for real (it declares {effect or UNDECLARED}); allow it by name:"
@@ -132,7 +126,7 @@ def _inside(around: "Execution | None") -> bool:
     return around is not None
 
 
-class _Fine:
+class _NoReport:
     """Report of a run that is being recorded; there is nothing to compare."""
 
     identical = True

@@ -7,16 +7,16 @@ stay in memory and are sent when something fails.
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import error_details
-from tracereel._core.tape_session import Live
+from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
-from tracereel.tape import choosing, header
+from tracereel.tape import classes, header
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
+from tracereel.tape.overrides import encoded_candidates
 from tracereel.tape.run_tape import RunTape, TapeNode
-from tracereel.tape.sessions import RUNS, PlainSession
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -111,7 +111,7 @@ class _RecordedCall(Live, TapeNode):
         tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
 
 
-class Recordings(PlainSession):
+class Recordings(TapeSession):
     """Session that runs every call and records it."""
 
     def __init__(self, settings: "header.TapeSettings") -> None:
@@ -154,7 +154,7 @@ class Recordings(PlainSession):
                 parent,
                 kind=kind,
                 name=name,
-                function=header.path_of(function) if function is not None else "",
+                function=classes.function_path(function) if function is not None else "",
                 form=form,
                 arguments=encode(arguments if type(arguments) is dict else dict(arguments)),
                 effect=effect,
@@ -207,7 +207,7 @@ class Recordings(PlainSession):
         with guard.Guard("tape"):
             node = self._node_of(execution, execution) if execution is not None else None
             if node is not None:
-                among = choosing.taken(candidates)
+                among = encoded_candidates(candidates)
                 node.tape.decided(node, decision_type, encode(result), among)
 
     def _tape_of(self, execution: "Execution") -> RunTape | None:

@@ -18,9 +18,9 @@ from tracereel._core import recorder_overrides
 from tracereel._core.recorder import Recorder
 from tracereel._core.recorder_overrides import StandIn
 from tracereel.client import Client, ClientError, TraceNotFoundError
-from tracereel.tape import choosing, codec, guards, header, rules
+from tracereel.tape import codec, guards, header, rules
 from tracereel.tape import format as tape_format
-from tracereel.tape.branch import Branch
+from tracereel.tape.branch import Branch, ScopedSession
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
@@ -28,19 +28,18 @@ from tracereel.tape.divergence import (
     Report,
     TapeEndedError,
 )
-from tracereel.tape.entry import entry_point, fitting
+from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
 from tracereel.tape.null_recorder import QuietRecorder
-from tracereel.tape.outcome import outcome, told
-from tracereel.tape.overrides import Override
+from tracereel.tape.outcome import outcome, override_record
+from tracereel.tape.overrides import Override, check_choices
 from tracereel.tape.player import MODES, Mode, Options, Player
 from tracereel.tape.recording import Recordings
-from tracereel.tape.sessions import Apart
 from tracereel.tape.thread_ownership import Members
 
-_STOPPED: Final = (
+STOPPED: Final = (
     DivergenceError,
     guards.NetworkBlockedError,
     NotAllowedError,
@@ -57,32 +56,18 @@ class Replaying:
     In strict mode the end of the block raises the first divergence, even if the program caught it.
     """
 
-    def __init__(
-        self,
-        tape: Tape,
-        options: Options,
-        *,
-        freeze: bool = False,
-        allow_network: bool | Iterable[str] = False,
-        skip_sleeps: bool = True,
-        branch: bool = False,
-    ) -> None:
-        choosing.check(tape, options.overrides, rules.privacy_of(tape))
+    def __init__(self, tape: Tape, options: Options) -> None:
+        check_choices(tape, options.overrides, rules.privacy_of(tape))
         self.original = tape
         self._options = options
-        self._freeze = freeze
-        self._skip_sleeps = skip_sleeps
-        self._allow_network = (
-            allow_network if isinstance(allow_network, bool) else list(allow_network)
-        )
-        self._branch = branch
+        self._branch = options.branch
         self._frozen: Freeze | None = None
         self._player: Player | None = None
         self._parts: list[dict[str, Any]] = []
         self._members: Members | None = None
         self._stand_in: StandIn | None = None
         self._borrowed: tuple[Recorder, Any] | None = None
-        self._kept_in: Client | None = None
+        self._outcome_client: Client | None = None
         self._network: guards.Network | None = None
 
     @property
@@ -105,7 +90,7 @@ class Replaying:
         tape = self.original
         check(tape)
         clock = Clock()
-        members = Members(clock, skip_sleeps=self._skip_sleeps and not self._branch)
+        members = Members(clock, skip_sleeps=not self._branch)
         # Only the replayed code keeps it alive, so it is gone with its last task and thread.
         known = weakref.ref(members)
         player = self._player = Player(
@@ -116,9 +101,9 @@ class Replaying:
             lambda: (found := known()) is not None and found.has_threads(),
         )
         player.report.notes += [f"Note: {reason}." for reason in tape.reasons]
-        is_here = self._asker(members)
+        is_here = self._membership(members)
         self._network = guards.Network(
-            self._allow_network,
+            self._options.allow_network,
             # A run that has left its tape makes real calls.
             is_here=lambda: (self._branch or not player.live) and is_here(),
             noted=self._network_used,
@@ -126,30 +111,30 @@ class Replaying:
         self._install(player, is_here)
         members.enter()
         self._members = members
-        self._network.__enter__()
-        if self._freeze:
+        self._network.begin()
+        if self._options.freeze:
             started = datetime.fromisoformat(str(tape.header["started"]))
             self._frozen = Freeze(clock, started, tape.tape_id, members)
             self._frozen.enter()
         return self
 
-    def _asker(self, members: Members) -> Callable[[], bool]:
+    def _membership(self, members: Members) -> Callable[[], bool]:
         """Return a predicate: whether the calling code belongs to the re-execution.
 
         It holds only a weak reference, and ends all restrictions when `members` is gone.
         """
-        found = weakref.ref(members, lambda _gone: self._let_go())
+        found = weakref.ref(members, lambda _gone: self._lift_restrictions())
 
         def is_here() -> bool:
             known = found()
             if known is None or known.forgotten:
-                self._let_go()
+                self._lift_restrictions()
                 return False
             return known.is_here()
 
         return is_here
 
-    def _let_go(self) -> None:
+    def _lift_restrictions(self) -> None:
         """End all restrictions."""
         if self._network is not None:
             self._network.end()
@@ -160,8 +145,8 @@ class Replaying:
         active = _recorder.active() if self._branch else None
         if active is not None:
             self._borrowed = active, active.tape
-            apart: Any = Apart(self._branched(player, active), active.tape, is_here)
-            active.tape = apart
+            scoped: Any = ScopedSession(self._branched(player, active), active.tape, is_here)
+            active.tape = scoped
             return
         quiet = QuietRecorder.made(content=self._branch)
         quiet.tape = self._branched(player, quiet) if self._branch else player
@@ -176,12 +161,9 @@ class Replaying:
             "overrides": list(self._overrides()),
         }
         settings = header.TapeSettings(
-            recorder, "all", 1.0, None, forked_from=origin, keep_parts=self._keep
+            recorder, "all", 1.0, None, forked_from=origin, parts=self._parts
         )
         return Branch(player, Recordings(settings))
-
-    def _keep(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
-        self._parts.append({"tape_id": tape_id, "part": part, "records": list(records)})
 
     def _network_used(self, host: str, where: str | None) -> None:
         if self._player is not None:
@@ -204,11 +186,11 @@ class Replaying:
             self._frozen.leave()
         members, self._members = self._members, None
         if members is None or not members.leave(hold_back=not player.live and not self._branch):
-            self._let_go()
+            self._lift_restrictions()
         if self._borrowed is not None:
             recorder, before = self._borrowed
             recorder.tape = before
-        if not isinstance(error, _STOPPED):
+        if not isinstance(error, STOPPED):
             player.finish()
         else:
             player.stop()
@@ -222,7 +204,7 @@ class Replaying:
         if player.report.divergences:
             player.report.notes += header.other_than(self.original.header)
             player.report.notes += rules.notes(self.original)
-        self._tell()
+        self._store_outcome()
         first = player.report.first
         strict = self._options.mode == "strict"
         raised = error.divergence if isinstance(error, DivergenceError) else None
@@ -231,15 +213,15 @@ class Replaying:
 
     def keep_in(self, client: "Client") -> Self:
         """Store the outcome in a collector, with the original run."""
-        self._kept_in = client
+        self._outcome_client = client
         return self
 
     def _overrides(self) -> tuple[dict[str, Any], ...]:
         privacy = rules.outgoing()
-        return tuple(told(each, privacy) for each in self._options.overrides)
+        return tuple(override_record(each, privacy) for each in self._options.overrides)
 
-    def _tell(self) -> None:
-        if self._kept_in is None:
+    def _store_outcome(self) -> None:
+        if self._outcome_client is None:
             return
         branch = self.tape.trace_id if self._borrowed is not None and self._parts else None
         if self._branch and branch is None:
@@ -256,7 +238,7 @@ class Replaying:
         )
 
         try:
-            self._kept_in.post_json("/v1/events", event)
+            self._outcome_client.post_json("/v1/events", event)
         except ClientError as error:
             self.report.notes.append(f"Note: what came of it could not be kept: {error}.")
 
@@ -274,7 +256,7 @@ class Replaying:
             if self._player is not None:
                 # The program may have configured redaction rules while it was imported.
                 self._player.privacy = rules.privacy_of(self.original)
-            arguments = fitting(target, self.entry_arguments(self.original))
+            arguments = bound(target, self.entry_arguments(self.original))
         except TapeError as error:
             # Add it to the report too, in case the program or its test catches it.
             self.report.notes.append(f"Note: {error}.")
@@ -419,10 +401,10 @@ def replay(
         overrides=tuple(overrides),
         compare_output=compare_output and not tuple(overrides),
         stall_seconds=stall_seconds,
+        freeze=freeze,
+        allow_network=_reusable(allow_network),
     )
-    tape, client = open_tape(trace)
-    run = Replaying(tape, options, freeze=freeze, allow_network=allow_network)
-    return run.keep_in(client) if client is not None and keep else run
+    return _replaying(trace, options, keep=keep)
 
 
 def fork(
@@ -458,7 +440,17 @@ def fork(
         branch=True,
         overrides=tuple(overrides),
         compare_output=False,
+        freeze=freeze,
+        allow_network=_reusable(allow_network),
     )
+    return _replaying(trace, options, keep=keep)
+
+
+def _reusable(hosts: bool | Iterable[str]) -> bool | Iterable[str]:
+    return hosts if isinstance(hosts, bool) else tuple(hosts)
+
+
+def _replaying(trace: "str | Path | Tape", options: Options, *, keep: bool) -> Replaying:
     tape, client = open_tape(trace)
-    run = Replaying(tape, options, freeze=freeze, allow_network=allow_network, branch=True)
+    run = Replaying(tape, options)
     return run.keep_in(client) if client is not None and keep else run

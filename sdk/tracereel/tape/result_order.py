@@ -80,9 +80,9 @@ class Reel:
         self._place = {(each.call, each.index): i for i, each in enumerate(self.order)}
         self._done = [False] * len(self.order)
         self._at = 0
-        self._stall = stall_seconds
+        self.stall_seconds = stall_seconds
         self._last: tuple[int, float] | None = None
-        self._has_threads = has_threads
+        self.has_threads = has_threads
         self.free = False
         """Whether ordering is off, because the run continues without the tape."""
         self.on_arrival: Callable[[asyncio.AbstractEventLoop], None] = lambda _loop: None
@@ -151,12 +151,12 @@ class Reel:
             self.free = True
             for waiter in list(self.waiting.values()):
                 if not waiter.loop.is_closed():
-                    waiter.loop.call_soon_threadsafe(_let_go, waiter.future)
+                    waiter.loop.call_soon_threadsafe(_release, waiter.future)
             self.condition.notify_all()
 
     def _alone(self) -> bool:
         """Return whether there is no other thread or task to wait for."""
-        return not self._has_threads() and not self.waiting
+        return not self.has_threads() and not self.waiting
 
     def _its_turn(self, given: Given) -> bool:
         return self.free or all(self._done[self._at : self._place[given.call, given.index]])
@@ -168,11 +168,11 @@ class Reel:
             self.done(given)
             return
         with self.condition:
-            deadline, before = time.monotonic() + self._stall, self._at
+            deadline, before = time.monotonic() + self.stall_seconds, self._at
             while not self._its_turn(given):
                 self.condition.wait(0.05)
                 if self._at != before:
-                    deadline, before = time.monotonic() + self._stall, self._at
+                    deadline, before = time.monotonic() + self.stall_seconds, self._at
                 elif time.monotonic() > deadline or self._alone():
                     raise StalledError
             me = threading.get_ident()
@@ -227,7 +227,7 @@ class Reel:
         first = self.due(loop)
         if first is None:
             return
-        self._let(first)
+        _release(self.waiting[first.call, first.index].future)
         if first.turn is not None:
             self._follow(loop, first.turn, 0, hops)
 
@@ -244,7 +244,7 @@ class Reel:
             waiter = self.waiting.get((given.call, given.index))
             if given.how in NOT_GIVEN or waiter is None or waiter.future.done():
                 return
-            self._let(given)
+            _release(waiter.future)
         if turns < hops:
             loop.call_soon(self._follow, loop, start, turns + 1, hops)
 
@@ -258,26 +258,20 @@ class Reel:
                 return given
         return None
 
-    def _let(self, given: Given) -> None:
-        _let_go(self.waiting[given.call, given.index].future)
-
-    def waits(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether a task of the loop waits."""
-        return bool(self._waiting_in(loop))
-
-    def _waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
+    def waiting_in(self, loop: asyncio.AbstractEventLoop) -> list[Waiter]:
+        """Return the tasks of a loop that wait, in the order of their results."""
         with self.condition:
-            everybody = (*self.waiting.values(), *self.endless)
-        mine = [each for each in everybody if each.loop is loop and not each.future.done()]
+            waiters = (*self.waiting.values(), *self.endless)
+        mine = [each for each in waiters if each.loop is loop and not each.future.done()]
         last = len(self.order)
         mine.sort(key=lambda w: self._place[w.given.call, w.given.index] if w.given else last)
         return mine
 
     def break_off(self, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
         """Fail the first waiting task of a loop, or release it without `error`."""
-        for waiter in self._waiting_in(loop)[:1]:
+        for waiter in self.waiting_in(loop)[:1]:
             if error is None and waiter.given is not None:
-                _let_go(waiter.future)
+                _release(waiter.future)
             else:
                 waiter.future.set_exception(error or StalledError())
 
@@ -294,6 +288,6 @@ class Reel:
         return True
 
 
-def _let_go(future: "asyncio.Future[None]") -> None:
+def _release(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)

@@ -44,8 +44,8 @@ def notes(tape: Tape) -> list[str]:
     missing = sorted(_names(tape) - {rule.name for rule in local_rules()})
     if not missing:
         return []
-    said = "it was recorded with redaction rules that are not configured here"
-    return [f"Note: {said} ({', '.join(missing)}): call tracereel.configure(redaction=…) first."]
+    reason = "it was recorded with redaction rules that are not configured here"
+    return [f"Note: {reason} ({', '.join(missing)}): call tracereel.configure(redaction=…) first."]
 
 
 def _names(tape: Tape) -> set[str]:

@@ -1,18 +1,22 @@
 """Tape of one run during recording, written in parts.
 
-The calling thread only stores the encoded value. Redaction, hashing and writing happen later, in
-batches (`batch_writer`).
+The calling thread only stores the encoded value. Redaction, hashing and writing happen later. A
+tape that has not written recently writes at once. Otherwise a background thread writes it after
+`WRITE_DELAY` seconds, so calls that end within milliseconds share a write.
 """
 
 import itertools
+import os
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tracereel._runtime import gevent_compat
+from tracereel._core import recorder as _recorder
+from tracereel._runtime import gevent_compat, guard
 from tracereel._runtime.clock import sortable_id
 from tracereel._runtime.compat import running_loop_or_none
-from tracereel.tape import batch_writer
+from tracereel._runtime.wakeup import Wakeup
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue
 from tracereel.tape.loop_ticks import AllTurns
@@ -27,8 +31,10 @@ MAX_HELD_BYTES: Final = 4 * 1024 * 1024
 MAX_PART_BYTES: Final = 512 * 1024
 MAX_REASONS: Final = 20
 _RECORD_BYTES: Final = 150
-_MOMENT_NS: Final = round(batch_writer.MOMENT * 1e9)
-_LONGEST_NS: Final = 10 * _MOMENT_NS
+WRITE_DELAY: Final = 0.01
+"""Longest delay, in seconds, before a finished call is written."""
+_DELAY_NS: Final = round(WRITE_DELAY * 1e9)
+_LONGEST_NS: Final = 10 * _DELAY_NS
 """Longest delay; after this the calling thread writes itself."""
 
 
@@ -37,6 +43,69 @@ class Sink(Protocol):
 
     def write(self, tape_id: str, part: int, records: list[dict[str, Any]]) -> None:
         """Write a part."""
+
+
+class BatchWriter:
+    """Thread that writes pending tapes; started when the first tape is added."""
+
+    def __init__(self) -> None:
+        self.tapes: weakref.WeakSet[RunTape] = weakref.WeakSet()
+        """Tapes that a forked child disowns."""
+        self._reset()
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _reset(self) -> None:
+        self._lock = gevent_compat.RLock()
+        self._wakeup = Wakeup()
+        self._thread: gevent_compat.Thread | None = None
+        self._pending: set[RunTape] = set()
+
+    def _in_child(self) -> None:
+        """Drop pending tapes in a forked child; the parent writes them."""
+        self._reset()
+        for tape in list(self.tapes):
+            tape.disown()
+
+    def add(self, tape: "RunTape") -> None:
+        """Schedule a tape for writing."""
+        self._pending.add(tape)
+        if self._thread is None:
+            self._start()
+        self._wakeup.set()
+
+    def write(self) -> None:
+        """Write all pending tapes now."""
+        pending = self._pending
+        while pending:
+            try:
+                tape = pending.pop()
+            except KeyError:  # the thread took the last tape
+                return
+            with guard.Guard("tape"):
+                tape.write()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                thread = self._thread = gevent_compat.thread(self._run, name="tracereel-tapes")
+                try:
+                    thread.start()
+                except RuntimeError:  # the interpreter shuts down: the end of the run writes
+                    self._thread = None
+
+    def _run(self) -> None:
+        wakeup = self._wakeup
+        while True:
+            wakeup.wait(3600.0)
+            _sleep(WRITE_DELAY)
+            wakeup.clear()
+            self.write()
+
+
+_sleep: Final = time.sleep
+"""The real `time.sleep`; a replay replaces it to skip sleeps."""
+_batch_writer: Final = BatchWriter()
+_recorder.before_flush.append(_batch_writer.write)
 
 
 class TapeNode:
@@ -66,7 +135,7 @@ class RunTape:
         self._held = held
         self._lock = gevent_compat.RLock()
         self._started = time.perf_counter_ns()
-        self._written = self._started - _MOMENT_NS
+        self._written = self._started - _DELAY_NS
         self._taken: list[dict[str, Any]] = []
         """Records whose values are not redacted yet."""
         self._records: list[dict[str, Any]] = []
@@ -84,7 +153,7 @@ class RunTape:
         """Names of the calls in progress."""
         self._called = False
         """Whether a write is scheduled."""
-        batch_writer.know(self)
+        _batch_writer.tapes.add(self)
 
     def begin(self, record: dict[str, Any]) -> None:
         """Add the header record."""
@@ -174,11 +243,11 @@ class RunTape:
                 if self._waiting > MAX_PART_BYTES:
                     self.write()
             since = now - self._written
-            if since >= (_LONGEST_NS if self._called else _MOMENT_NS):
+            if since >= (_LONGEST_NS if self._called else _DELAY_NS):
                 self.write()
             elif not self._called:
                 self._called = True
-                batch_writer.soon(self)
+                _batch_writer.add(self)
 
     def decided(
         self, around: TapeNode, decision_type: str, value: EncodedValue, among: EncodedValue | None

@@ -171,7 +171,7 @@ def test_a_session_ends_when_its_key_is_revoked(world):
     here = world()
     secret, key = new_key(here)
     headers = begin(here, secret)
-    here.administration.revoke(key.id, by="test")
+    here.keys.revoke(key.id, by="test")
     wait_until(lambda: here.gate._ring.stored[key.id].revoked_unix, timeout=2)
 
     with pytest.raises(UnauthorizedError, match="revoked"):

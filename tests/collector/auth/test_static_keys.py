@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracereel_collector.auth.keyring import parse_static, read_static_keys
+from tracereel_collector.auth.keyring import read_static_keys
 from tracereel_collector.auth.keys import ORDINARY, KeyScope
 from tracereel_collector.errors import StartupError
 
@@ -12,7 +12,7 @@ KEY = "0123456789abcdefghij"
 def test_entries_may_name_scopes():
     found = read_static_keys(f"acme:{KEY}, acme/read:{KEY}:2 ,other/read+write:{KEY}3,")
 
-    assert [(each.key_id, each.tenant, key) for key, each in found.items()] == [
+    assert [(each.id, each.tenant, key) for key, each in found.items()] == [
         ("static-1", "acme", KEY),
         ("static-2", "acme", f"{KEY}:2"),
         ("static-3", "other", f"{KEY}3"),
@@ -46,5 +46,5 @@ def test_weak_static_entry_is_refused_without_showing_it(entry, said):
 
 def test_weak_static_key_is_a_startup_error():
     with pytest.raises(StartupError, match="expected 20 to 512"):
-        parse_static("acme:k")
-    assert len(parse_static(f"acme:{KEY}")) == 1
+        read_static_keys("acme:k")
+    assert len(read_static_keys(f"acme:{KEY}")) == 1

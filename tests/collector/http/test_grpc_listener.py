@@ -38,7 +38,7 @@ def test_connections_without_a_key_are_closed_first():
         port = listener._listening.sockets[0].getsockname()[1]
 
         known, keep = await asyncio.open_connection("127.0.0.1", port)
-        listener.admitted(await ports.get())
+        listener.clients[await ports.get()].is_admitted = True
         busy, stranger = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.sleep(IDLE_SECONDS + 0.1)
         stranger.write(http2.PREFACE + PING)

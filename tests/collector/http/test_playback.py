@@ -61,7 +61,7 @@ def test_a_collector_that_stops_cuts_what_is_being_played_at_once():
             page(0.0, 3_600_000.0), None, speed=1.0, stopping=playbacks.stopping
         ):
             parts.append(part)
-            asyncio.get_running_loop().call_soon(asyncio.ensure_future, playbacks.stop())
+            asyncio.get_running_loop().call_soon(playbacks.stopping.set)
         return parts
 
     parts = asyncio.run(asyncio.wait_for(gather(), timeout=10))

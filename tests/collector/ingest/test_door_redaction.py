@@ -50,7 +50,7 @@ def test_no_secret_of_the_corpus_enters_with_an_event(redactor, registry):
     checked = door.check(lines, tenant="default")
 
     assert len(checked.lines) == len(lines) == len(CORPUS)
-    assert checked.changed
+    assert checked.lines != lines
     assert leaks(b"\n".join(checked.lines).decode()) == []
     found = registry.get_sample_value("tracereel_redactions_total", {"rule": "api_key"})
     assert found >= 20
@@ -77,7 +77,6 @@ def test_event_without_secrets_is_stored_byte_for_byte(redactor):
     checked = door.check([line], tenant="default")
 
     assert checked.lines == [line]
-    assert not checked.changed
 
 
 def any_value(sample, depth):

@@ -15,7 +15,7 @@ objects = st.dictionaries(
 
 
 def lines_of(body, content_type="application/json"):
-    lines, _, single = split_events(body, content_type=content_type)
+    lines, single = split_events(body, content_type=content_type)
     return [json.loads(line) for line in lines], single
 
 

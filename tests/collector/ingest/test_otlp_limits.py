@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracereel_collector.ingest.otlp import OtlpCheck
-from tracereel_collector.ingest.otlp_limits import (
+from tracereel_collector.ingest.otlp_mend import (
     DROPPED,
     LONG_VALUE,
     MANY_ATTRIBUTES,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.contract import EXAMPLES, example
-from tracereel_collector.live.filters import TailFilter
+from tracereel_collector.live.filters import VALUES, TailFilter
 
 FAILED = {
     **example("agent.execution.failed"),
@@ -16,10 +16,8 @@ FAILED = {
 
 
 def passes(fields, **wanted):
-    values = {
-        name: value if isinstance(value, str) else tuple(value) for name, value in wanted.items()
-    }
-    return TailFilter(**values).test()(fields)
+    values = {name: tuple(wanted.pop(name)) for name in VALUES if name in wanted}
+    return TailFilter(values=values, **wanted).test()(fields)
 
 
 @pytest.mark.parametrize("fields", EXAMPLES, ids=lambda each: each["event_type"])
@@ -148,9 +146,8 @@ NAMES = st.sampled_from(
 
 @given(st.dictionaries(NAMES | st.text(), JSON), st.text(max_size=5))
 def test_filters_accept_any_event(fields, word):
-    wanted = TailFilter(
-        type=(word,), agent=(word,), status=(word,), trace=(word,), model=(word,), text=word
-    )
+    values = dict.fromkeys(("type", "agent", "status", "trace", "model"), (word,))
+    wanted = TailFilter(values=values, text=word)
 
     assert wanted.test()(fields) in (True, False)
 

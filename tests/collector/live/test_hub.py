@@ -7,10 +7,11 @@ from contextlib import closing
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tracereel_collector.config import Settings
 from tracereel_collector.errors import ThrottledError
 from tracereel_collector.live import hub
 from tracereel_collector.live.filters import TailFilter
-from tracereel_collector.live.hub import LiveTail, TailLimits
+from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
 from tracereel_collector.live.records import SHOWN
 from tracereel_collector.model import Body, Kind
@@ -30,7 +31,7 @@ def queue(tmp_path):
 def new_tail(queue, **limits):
     return LiveTail(
         queue.follow(*SHOWN),
-        TailLimits(**limits),
+        Settings(**limits),
         TailMetrics.register(CollectorRegistry()),
         SharePolicy(has_several_tenants=lambda: True),
     )
@@ -72,7 +73,7 @@ def test_tail_that_falls_behind_skips_records_of_the_tenant_that_sends_too_much(
 
 def test_live_streams_of_one_tenant_leave_room_for_others(queue):
     async def run():
-        with closing(new_tail(queue, readers=4, readers_per_tenant=4)) as tail:
+        with closing(new_tail(queue, tail_readers=4, tail_readers_per_tenant=4)) as tail:
             position = tail.position(None)
             first = tail.subscribe("noisy", TailFilter(), position)
             tail.subscribe("noisy", TailFilter(), position)

@@ -66,7 +66,9 @@ class Site:
 
     def look(self, after=0.0):
         self.clock += after
-        self.queue._free._looked_at = float("-inf")  # free disk is sampled four times a second
+        self.queue._admission._disk_looked_at = float(
+            "-inf"
+        )  # free disk is sampled four times a second
         self.watcher.look()
 
     def sent(self, outcome):

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
-from tracereel_collector.otlp_out.forward.post import ForwardConnection
+from tracereel_collector.otlp_out.forward.forwarder import ForwardConnection
 from tracereel_collector.otlp_out.forward.target import parse_target
 
 

@@ -3,11 +3,14 @@
 import pytest
 
 from tracereel_collector.engine.lexer import tokens
-from tracereel_collector.query.user_sql import names
-from tracereel_collector.query.user_sql.catalogue import made_of
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.catalogue import build_catalogue
+from tracereel_collector.query.user_sql.statement_text import (
+    SqlRefusedError,
+    check_names,
+    subquery_names,
+)
 
-CATALOGUE = made_of(
+CATALOGUE = build_catalogue(
     "store",
     tables=[
         *(("store", name, "MergeTree") for name in ("events", "inner", "model_prices_local")),
@@ -20,7 +23,7 @@ CATALOGUE = made_of(
 
 
 def check(statement):
-    names.check(list(tokens(statement.encode())), CATALOGUE)
+    check_names(list(tokens(statement.encode())), CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,7 @@ def check(statement):
     ],
 )
 def test_names_of_subqueries_are_found(statement, found):
-    assert names.subquery_names(list(tokens(statement.encode()))) == found
+    assert subquery_names(list(tokens(statement.encode()))) == found
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tracereel_collector.query.user_sql.catalogue import made_of
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.catalogue import build_catalogue
+from tracereel_collector.query.user_sql.statement_text import SqlRefusedError
 from tracereel_collector.query.user_sql.tree import _nodes, check
 
 ENDS_FOR_PYTHON = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r"
@@ -29,7 +29,7 @@ def test_a_name_with_an_odd_character_is_one_node(end):
     ],
 )
 def test_tree_with_right_counts_passes(tree):
-    check(tree, made_of("t", tables=[], columns=[], system_columns=[]))
+    check(tree, build_catalogue("t", tables=[], columns=[], system_columns=[]))
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_tree_with_right_counts_passes(tree):
 )
 def test_tree_with_wrong_counts_is_refused(tree):
     with pytest.raises(SqlRefusedError):
-        check(tree, made_of("t", tables=[], columns=[], system_columns=[]))
+        check(tree, build_catalogue("t", tables=[], columns=[], system_columns=[]))

@@ -101,7 +101,7 @@ def test_a_rescue_that_was_interrupted_is_done_at_the_next_start(
     data = path.read_bytes()
     path.write_bytes(data[: len(data) * 3 // 4])
 
-    def killed(*_):
+    def killed(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -143,7 +143,7 @@ def test_counters_and_quarantine_survive_a_rescue(open_queue, path, body):
 
     queue = open_queue()
 
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
     assert (entry.reason, entry.sequence_number) == ("r", 2)
     counts = conserved_queue(queue, pending=BODIES - 1)
     assert counts["damaged"] == 1

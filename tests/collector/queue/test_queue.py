@@ -174,7 +174,7 @@ def test_counters_balance_at_every_step(open_queue, body):
         "dropped": 0,
         "damaged": 0,
     }
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
     assert (entry.kind, entry.sequence_number, entry.reason) == ("events", 1, "cannot be stored")
 
 

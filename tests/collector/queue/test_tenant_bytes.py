@@ -81,8 +81,8 @@ def test_quarantine_counts_for_the_share_until_it_is_dropped(open_queue, body, p
         queue.append(body(b"x" * 200, tenant="noisy"))
     assert queue.append(body(b"x" * 200, tenant="quiet")).result(10).appended == 1
 
-    for entry in queue.quarantined(tenant="noisy"):
-        queue.drop_quarantined(entry.id, tenant="noisy")
+    for entry in queue.quarantine.entries(tenant="noisy"):
+        queue.quarantine.drop(entry.id, tenant="noisy")
     assert queue.append(body(b"x" * 200, tenant="noisy")).result(10).appended == 1
 
 
@@ -119,7 +119,9 @@ def test_share_survives_a_kill_and_agrees_across_workers(open_queue, body, polic
 
 def recorded(path):
     with sqlite3.connect(path) as other:
-        rows = other.execute("SELECT * FROM tenant_bytes").fetchall()
+        rows = other.execute(
+            "SELECT tenant, sum(pending), sum(quarantined) FROM held_bytes GROUP BY tenant"
+        ).fetchall()
     return {tenant: (pending, aside) for tenant, pending, aside in rows if pending or aside}
 
 
@@ -175,11 +177,11 @@ def test_bytes_of_tenants_are_exact_after_every_commit(steps, tmp_path_factory, 
         elif name == "purge":
             queue.erasure.purge(*given_, Marks(traces=frozenset({"gone"})), up_to=1 << 60)
         else:
-            act = queue.retry_quarantined if name == "retry" else queue.drop_quarantined
-            for entry in queue.quarantined(tenant=given_[0], limit=1):
+            act = queue.quarantine.retry if name == "retry" else queue.quarantine.drop
+            for entry in queue.quarantine.entries(tenant=given_[0], limit=1):
                 act(entry.id, tenant=given_[0])
         found = recorded(path)
         assert found == counted(path)
         assert sum(pending for pending, _ in found.values()) == queue.pending_bytes
-        assert sum(aside for _, aside in found.values()) == queue.quarantined_bytes
+        assert sum(aside for _, aside in found.values()) == queue.pressure().quarantined_bytes
     queue.close()

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from tracereel_collector.commands.clock import configure, run
+from tracereel_collector.commands.clock import COMMAND
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.queue.snapshot import newest_unix_nano
 from tracereel_collector.runtime.clock import Dating, RedatedPeriod, TrustedClock
@@ -36,11 +36,11 @@ class Machine:
         )
 
     def serve(self, **options):
-        self.clock = TrustedClock.own(self.folder, sources=self.sources, **options)
+        self.clock = TrustedClock(self.folder, is_owner=True, sources=self.sources, **options)
         return self.clock
 
     def worker(self):
-        return TrustedClock.follow(self.folder, sources=self.sources)
+        return TrustedClock(self.folder, sources=self.sources)
 
     def run(self, seconds, *, step=60):
         """Let time pass while the collector runs."""
@@ -355,14 +355,14 @@ def test_readers_and_ticks_agree_while_they_run_at_once(machine):
 
 def command(capsys, *words):
     parser = argparse.ArgumentParser()
-    configure(parser)
-    status = run(parser.parse_args([*words]))
+    COMMAND.configure(parser)
+    status = COMMAND.run(parser.parse_args([*words]))
     return status, capsys.readouterr()
 
 
 def test_the_command_shows_and_confirms_on_a_stopped_collector(tmp_path, capsys):
     ahead = ClockSources(wall_nano=lambda: START * SECOND, boot_nano=lambda: 0, boot_id=lambda: "x")
-    TrustedClock.own(tmp_path, sources=ahead).close()
+    TrustedClock(tmp_path, is_owner=True, sources=ahead).close()
 
     status, said = command(capsys, "--json", "--data-dir", str(tmp_path))
     shown = json.loads(said.out)

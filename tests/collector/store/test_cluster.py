@@ -20,9 +20,9 @@ from tracereel_collector.store.retention import (
     delete_rows,
     drop_partitions,
     expired,
+    forget_emitters,
     whole_partitions,
 )
-from tracereel_collector.store.silent_emitters import forget_emitters
 from tracereel_collector.store.sql import migrations, query
 
 STATEMENTS = cluster_schema(cluster="prod", database="telemetry")

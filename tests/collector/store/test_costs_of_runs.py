@@ -8,7 +8,7 @@ from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tests.collector.store.test_prices import CALL as UNPRICED
 from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
-from tracereel_collector.query.agents import DAY_SECONDS, Agents, AgentsLately
+from tracereel_collector.query.agents import DAY_SECONDS, Agents
 from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.run.rows import Cursor, RunReader
@@ -265,7 +265,7 @@ def test_recent_spending_includes_priced_calls(told, priced, tenant):
         *calls("a", used(100_000, 0, agent_name="ann"), used(1, 0, llm_cost_usd=3, agent_name="x"))
     )
 
-    spent = AgentsLately(priced, now=lambda: _nano(DAY_SECONDS - 60) / 1e9).spending()
+    spent = Agents(priced, now=lambda: _nano(DAY_SECONDS - 60) / 1e9).spending()
 
     (mine,) = [each for each in spent if each.tenant == tenant]
     assert mine.usd_per_hour_of_day * 24 == pytest.approx(4.0, rel=0.01)

@@ -95,7 +95,7 @@ def test_a_corrupt_body_is_quarantined_and_holds_nothing_up(store, open_queue):
     counted = deliver(queue, store, Kind.SPANS)
 
     assert (counted["appended"], counted["stored"], counted["quarantined"]) == (1, 0, 1)
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
     assert entry.kind == "spans"
     assert "ClickHouse code" in entry.reason
 

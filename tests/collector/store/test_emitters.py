@@ -10,7 +10,7 @@ import pytest
 from tracereel_collector.model import Kind
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.runtime.clock import Dating
-from tracereel_collector.store.silent_emitters import forget_emitters, silent_emitters
+from tracereel_collector.store.retention import forget_emitters, silent_emitters
 
 NOW = 1_769_162_400_000
 """Arrival time of the bodies in these tests, in milliseconds."""

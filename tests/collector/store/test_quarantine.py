@@ -74,10 +74,10 @@ def test_one_refused_event_among_ten_thousand_is_set_aside_and_the_rest_stored(p
     assert stored(picky) == 9_999
     counts = conserved_queue(queue)
     assert (counts["stored"], counts["quarantined"]) == (9_999, 1)
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
     assert (entry.sequence_number, entry.records) == (6_238, 1)
     assert "constraint" in entry.reason.lower()
-    assert queue.quarantine_entry(entry.id, tenant="default").data == event("poison")
+    assert queue.quarantine.entry(entry.id, tenant="default").data == event("poison")
 
 
 def test_one_refused_span_of_a_request_is_set_aside_and_the_others_keep_their_resource(
@@ -95,9 +95,9 @@ def test_one_refused_span_of_a_request_is_set_aside_and_the_others_keep_their_re
     ]
     counts = conserved_queue(queue, "spans")
     assert (counts["stored"], counts["quarantined"]) == (6, 1)
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
     kept = ExportTraceServiceRequest.FromString(
-        queue.quarantine_entry(entry.id, tenant="default").data
+        queue.quarantine.entry(entry.id, tenant="default").data
     )
     assert kept.resource_spans[0].scope_spans[0].spans[0].name == "poison"
     assert entry.sequence_number == 6
@@ -106,13 +106,13 @@ def test_one_refused_span_of_a_request_is_set_aside_and_the_others_keep_their_re
 def test_retried_quarantine_entry_keeps_its_sequence_number(picky, queue):
     append(queue, b"\n".join([event("a"), event("poison"), event("c")]), 3)
     deliver(queue, picky)
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
 
-    assert queue.retry_quarantined(entry.id, tenant="default")
+    assert queue.quarantine.retry(entry.id, tenant="default")
     deliver(queue, picky)  # still refused: it returns to quarantine
-    (again,) = queue.quarantined(tenant="default")
+    (again,) = queue.quarantine.entries(tenant="default")
     picky.command("ALTER TABLE agent_events DROP CONSTRAINT harmless")
-    assert queue.retry_quarantined(again.id, tenant="default")
+    assert queue.quarantine.retry(again.id, tenant="default")
     deliver(queue, picky)
 
     rows = picky.rows(
@@ -120,23 +120,23 @@ def test_retried_quarantine_entry_keeps_its_sequence_number(picky, queue):
         " ORDER BY sequence_number"
     )
     assert rows == [(name, str(n), str(10**18)) for n, name in enumerate(["a", "poison", "c"], 1)]
-    assert queue.quarantined(tenant="default") == []
+    assert queue.quarantine.entries(tenant="default") == []
     counts = conserved_queue(queue)
     assert (counts["stored"], counts["quarantined"], counts["retried"]) == (3, 2, 2)
-    assert queue.quarantined_bytes == 0
+    assert queue.pressure().quarantined_bytes == 0
 
 
 def test_dropped_quarantine_entry_stays_counted_and_frees_space(picky, queue):
     append(queue, event("poison"), 1)
     deliver(queue, picky)
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
 
-    assert queue.drop_quarantined(entry.id, tenant="default")
+    assert queue.quarantine.drop(entry.id, tenant="default")
 
-    assert not queue.drop_quarantined(entry.id, tenant="default")
-    assert not queue.retry_quarantined(entry.id, tenant="default")
-    assert queue.quarantined(tenant="default") == []
-    assert queue.quarantined_bytes == 0
+    assert not queue.quarantine.drop(entry.id, tenant="default")
+    assert not queue.quarantine.retry(entry.id, tenant="default")
+    assert queue.quarantine.entries(tenant="default") == []
+    assert queue.pressure().quarantined_bytes == 0
     counts = conserved_queue(queue)
     assert (counts["quarantined"], counts["dropped"]) == (1, 1)
 
@@ -144,13 +144,13 @@ def test_dropped_quarantine_entry_stays_counted_and_frees_space(picky, queue):
 def test_another_tenants_quarantine_is_neither_seen_nor_touched(picky, queue):
     append(queue, event("poison"), 1)
     deliver(queue, picky)
-    (entry,) = queue.quarantined(tenant="default")
+    (entry,) = queue.quarantine.entries(tenant="default")
 
-    assert queue.quarantined(tenant="other") == []
-    assert queue.quarantine_entry(entry.id, tenant="other") is None
-    assert not queue.retry_quarantined(entry.id, tenant="other")
-    assert not queue.drop_quarantined(entry.id, tenant="other")
-    assert queue.quarantined(tenant="default") == [entry]
+    assert queue.quarantine.entries(tenant="other") == []
+    assert queue.quarantine.entry(entry.id, tenant="other") is None
+    assert not queue.quarantine.retry(entry.id, tenant="other")
+    assert not queue.quarantine.drop(entry.id, tenant="other")
+    assert queue.quarantine.entries(tenant="default") == [entry]
 
 
 def test_timestamps_from_any_age_are_stored_in_one_batch(store, queue):

@@ -7,7 +7,7 @@ import pytest
 from tests.support.redirecting import RedirectingServer
 from tracereel_collector.commands import retention
 from tracereel_collector.errors import StoreUnavailableError
-from tracereel_collector.otlp_out.forward.post import ForwardConnection
+from tracereel_collector.otlp_out.forward.forwarder import ForwardConnection
 from tracereel_collector.otlp_out.forward.target import parse_target
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
@@ -62,7 +62,7 @@ def test_command_does_not_follow_a_redirect(redirecting, elsewhere, capsys):
         api_key="secret",
     )
 
-    assert retention.run(args) == 2
+    assert retention.COMMAND.run(args) == 2
 
     assert f"answered {redirecting.status}" in capsys.readouterr().err
     assert redirecting.asked

@@ -237,8 +237,8 @@ def test_expired_quarantine_entries_are_removed_and_stay_counted(site, tmp_path)
 
     site.worker(days=30).look()
 
-    assert queue.quarantined(tenant="short") == []
-    assert len(queue.quarantined(tenant="long")) == 1
+    assert queue.quarantine.entries(tenant="short") == []
+    assert len(queue.quarantine.entries(tenant="long")) == 1
     assert queue.counters()["dropped", "events"] == 1
     queue.close()
     site.queue = old

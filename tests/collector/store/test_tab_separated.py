@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracereel_collector.store.tab_separated import lines_of, rows_of
+from tracereel_collector.store.clickhouse import rows_of
 
 values = st.text(st.characters(exclude_characters="\t\n", codec="utf-8"), min_size=1)
 
@@ -16,5 +16,5 @@ def test_rows_come_back_whatever_characters_their_values_hold(rows):
 
 
 def test_empty_output_has_no_lines_but_blank_lines_count():
-    assert lines_of(b"") == []
-    assert lines_of(b"a\n\nb\n") == ["a", "", "b"]
+    assert rows_of(b"") == []
+    assert rows_of(b"a\n\nb\n") == [("a",), ("",), ("b",)]

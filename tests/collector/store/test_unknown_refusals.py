@@ -18,7 +18,7 @@ from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.model import Kind
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.error_codes import DATA_ERRORS, MOMENT_ERRORS
+from tracereel_collector.store.error_codes import DATA_ERRORS, TEMPORARY_ERRORS
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.telemetry import DeliveryMetrics
 
@@ -110,7 +110,7 @@ def test_a_record_that_fails_by_itself_while_others_pass_is_set_aside_with_the_r
         wait_until(site.all_is_delivered, timeout=60)
 
     assert stored(site.store) == 2 * MANY
-    (entry,) = site.queue.quarantined(tenant="default")
+    (entry,) = site.queue.quarantine.entries(tenant="default")
     assert entry.sequence_number == MANY + 1
     assert "ClickHouse code 49" in entry.reason
     assert site.taken_apart("records") == 1
@@ -125,7 +125,7 @@ def test_records_are_kept_when_the_store_refuses_everything(site, proxy):
 
     with capture_logs() as lines, site.delivering():
         wait_until(lambda: site.taken_apart("store") >= 2, timeout=60)
-        assert site.queue.quarantined(tenant="default") == []
+        assert site.queue.quarantine.entries(tenant="default") == []
         proxy.poison = None
         wait_until(site.all_is_delivered, timeout=60)
 
@@ -141,7 +141,7 @@ def test_single_refused_record_does_not_block_the_queue(site, proxy):
     proxy.poison = b"poison"
 
     with site.delivering():
-        wait_until(lambda: site.queue.quarantined(tenant="default"), timeout=60)
+        wait_until(lambda: site.queue.quarantine.entries(tenant="default"), timeout=60)
         site.send("next")
         wait_until(site.all_is_delivered, timeout=60)
 
@@ -156,7 +156,7 @@ def test_transient_unknown_error_quarantines_nothing(site, proxy):
         wait_until(site.all_is_delivered, timeout=60)
 
     assert stored(site.store) == 2
-    assert site.queue.quarantined(tenant="default") == []
+    assert site.queue.quarantine.entries(tenant="default") == []
     assert site.taken_apart("records") == site.taken_apart("store") == 0
 
 
@@ -167,11 +167,11 @@ def test_a_stop_meanwhile_sets_nothing_aside(site, proxy):
     with site.delivering():
         wait_until(lambda: "strange" in proxy.seen or site.queue.has_open_batch(Kind.EVENTS))
 
-    assert site.queue.quarantined(tenant="default") == []
+    assert site.queue.quarantine.entries(tenant="default") == []
     assert site.queue.has_open_batch(Kind.EVENTS)
 
 
 def test_transient_error_codes_have_clickhouse_names(behind):
-    for code, name in MOMENT_ERRORS.items():
+    for code, name in TEMPORARY_ERRORS.items():
         assert behind.rows(f"SELECT errorCodeToName({code})") == [(name,)]
-    assert not DATA_ERRORS & MOMENT_ERRORS.keys()
+    assert not DATA_ERRORS & TEMPORARY_ERRORS.keys()

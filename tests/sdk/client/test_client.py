@@ -19,7 +19,7 @@ from tracereel.client import (
     TraceNotFoundError,
     UnexpectedAnswerError,
 )
-from tracereel.client.reading import parse_replay
+from tracereel.client.sync import parse_replay
 
 TRACE = "trc_main_abc123"
 RECORDED = Path(__file__).parents[1].joinpath("cli").joinpath("recorded_replay.json").read_bytes()

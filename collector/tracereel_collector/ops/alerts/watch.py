@@ -14,9 +14,9 @@ from prometheus_client import Counter
 from tracereel_collector.errors import CollectorError
 from tracereel_collector.ops.alerts import conditions
 from tracereel_collector.ops.alerts.conditions import CONDITIONS, ConditionReading, Counts, Key
-from tracereel_collector.query.agents import AgentsLately
+from tracereel_collector.query.agents import Agents
 from tracereel_collector.queue import DurableQueue
-from tracereel_collector.runtime.periodic_task import Rounds
+from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.runtime.tenant_shares import SharePolicy
 
 RUNBOOK: Final = "dashboards/RUNBOOK.md"
@@ -43,7 +43,7 @@ class Watcher:
     def __init__(
         self,
         queue: DurableQueue,
-        agents: AgentsLately,
+        agents: Agents,
         post: Callable[[dict[str, Any]], bool],
         *,
         every_seconds: float,
@@ -59,7 +59,7 @@ class Watcher:
         self._steady = steady
         self._alerts: dict[Key, _Alert] = {}
         self._history: deque[tuple[float, Counts]] = deque()
-        self._rounds = Rounds("alerts", self.look, every_seconds=every_seconds)
+        self._rounds = PeriodicTask("alerts", self.look, every_seconds=every_seconds)
         self.start, self.stop = self._rounds.start, self._rounds.stop
 
     def look(self) -> None:

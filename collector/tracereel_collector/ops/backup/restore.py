@@ -13,7 +13,7 @@ from tracereel_collector.engine.settings import BACKUP_DIR
 from tracereel_collector.errors import StartupError
 from tracereel_collector.ops.backup.manifest import AUDIT, CLOCK, KEYS, QUEUE, STORE, Manifest
 from tracereel_collector.queue.snapshot import give_new_id, queue_facts
-from tracereel_collector.runtime.clock.file import NAME as CLOCK_FILE
+from tracereel_collector.runtime.clock.trusted import CLOCK_FILE
 from tracereel_collector.runtime.durable import sync, sync_tree
 from tracereel_collector.startup.data_dir import (
     QUEUE_FILE,

@@ -24,7 +24,7 @@ from tracereel_collector.ops.backup.manifest import (
 )
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.snapshot import copy_sqlite, queue_facts
-from tracereel_collector.runtime.clock.file import NAME as CLOCK_FILE
+from tracereel_collector.runtime.clock.trusted import CLOCK_FILE
 from tracereel_collector.runtime.durable import sync_tree
 from tracereel_collector.startup.data_dir import (
     QUEUE_FILE,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import structlog
 from prometheus_client import CollectorRegistry
 
+from tracereel._export.http_client import HTTP_ERRORS, HttpConnection
+from tracereel._export.otlp import Attempt, judge
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import ThrottledError
-from tracereel_collector.model import Kind
+from tracereel_collector.model import Body, Kind
 from tracereel_collector.otlp_out.forward.own_spans import MARK, request_of
-from tracereel_collector.otlp_out.forward.post import ForwardConnection
 from tracereel_collector.otlp_out.forward.target import (
     SIGNALS,
     Target,
@@ -27,17 +28,37 @@ log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 30.0
 MOST_HOPS = 8
+PATH_HEADER = "x-tracereel-forwarded-by"
+"""Collectors that a request has passed, to detect forwarding loops."""
 _NAMES = {kind: name for name, kind in SIGNALS.items()}
+
+
+class ForwardConnection:
+    """Persistent connection to the target, for use by one thread."""
+
+    def __init__(self, target: Target, *, seconds: float) -> None:
+        self._connection = HttpConnection(
+            target.url,
+            headers={**target.headers, "content-type": "application/x-protobuf"},
+            timeout=seconds,
+            proxies=False,
+        )
+        self.close = self._connection.close
+
+    def post(self, signal: str, body: bytes, *, passed: str) -> Attempt:
+        """Send a request once."""
+        headers = {PATH_HEADER: passed}
+        try:
+            return judge(self._connection.request("POST", f"/v1/{signal}", body, headers))
+        except HTTP_ERRORS as error:
+            return Attempt("unavailable", f"{type(error).__name__}: {error}"[:200])
 
 
 @dataclass(frozen=True, slots=True)
 class _WaitingRequest:
-    kind: Kind
-    data: bytes
-    records: int
+    body: Body
     passed: str
     since: float
-    tenant: str
 
 
 class Forwarder:
@@ -82,36 +103,33 @@ class Forwarder:
             self._thread.join(timeout + self._request_seconds)
         self._connection.close()
 
-    def offer(
-        self, kind: Kind, data: bytes, records: int, *, tenant: str, passed: str = ""
-    ) -> None:
+    def offer(self, body: Body, passed: str) -> None:
         """Queue a body that is durable; `passed` lists the collectors it came through."""
-        if not self._wanted(kind, data):
+        if not self._wanted(body):
             return
         hops = [each for each in passed.split(",") if each]
         if self._own_id in hops or len(hops) >= MOST_HOPS:
-            self._drop(kind, records, "loop")
+            self._drop(body.kind, body.records, "loop")
             return
         path = ",".join([*hops, self._own_id])
-        one = _WaitingRequest(kind, data, records, path, time.monotonic(), tenant)
         with self._changed:
             full = self._stop_at is not None
             if not full:
                 try:
-                    self._bytes.take(tenant, len(data))
+                    self._bytes.take(body.tenant, len(body.data))
                 except ThrottledError:
                     full = True
             if not full:
-                self._waiting.append(one)
+                self._waiting.append(_WaitingRequest(body, path, time.monotonic()))
                 self._metrics.queue_bytes.set(self._bytes.used)
                 self._changed.notify()
         if full:
-            self._drop(kind, records, "full")
+            self._drop(body.kind, body.records, "full")
 
-    def _wanted(self, kind: Kind, data: bytes) -> bool:
-        if kind is Kind.EVENTS:
-            return self._with_events and MARK in data
-        return _NAMES.get(kind) in self._signals
+    def _wanted(self, body: Body) -> bool:
+        if body.kind is Kind.EVENTS:
+            return self._with_events and MARK in body.data
+        return _NAMES.get(body.kind) in self._signals
 
     def _run(self) -> None:
         name_thread("forward")
@@ -120,23 +138,20 @@ class Forwarder:
                 self._send(one)
             except Exception as error:
                 log.exception("forward_failed", reason=str(error))
-                self._drop(one.kind, one.records, "failed")
+                self._drop(one.body.kind, one.body.records, "failed")
             with self._changed:
                 self._waiting.popleft()
-                self._bytes.give_back(one.tenant, len(one.data))
+                self._bytes.give_back(one.body.tenant, len(one.body.data))
                 self._metrics.queue_bytes.set(self._bytes.used)
 
     def _next(self) -> _WaitingRequest | None:
         """Return the oldest request; `None` if the queue is empty and the forwarder is stopping."""
         with self._changed:
-            while not self._waiting:
-                if self._stop_at is not None:
-                    return None
-                self._changed.wait()
-            return self._waiting[0]
+            self._changed.wait_for(lambda: self._waiting or self._stop_at is not None)
+            return self._waiting[0] if self._waiting else None
 
     def _send(self, one: _WaitingRequest) -> None:
-        kind, data, records = one.kind, one.data, one.records
+        kind, data, records = one.body.kind, one.body.data, one.body.records
         if kind is Kind.EVENTS:
             kind = Kind.SPANS
             data, records = request_of(data.split(b"\n"))
@@ -172,11 +187,8 @@ class Forwarder:
 
     def _sleep(self, seconds: float) -> bool:
         """Wait; return whether the forwarder is stopping."""
-        deadline = time.monotonic() + seconds
         with self._changed:
-            while self._stop_at is None and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(left)
-            return self._stop_at is not None
+            return self._changed.wait_for(lambda: self._stop_at is not None, seconds)
 
     def _warn(self, why: str) -> None:
         """Log the first failure, not every attempt."""

@@ -1,9 +1,13 @@
-"""Conversion of finished requests, batches and log lines into spans and log records."""
+"""Self-observation: finished requests, batches and log lines as spans and log records."""
 
+import hashlib
+import os
 import random
+import socket
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 from opentelemetry.context import Context
@@ -20,11 +24,20 @@ from opentelemetry.trace import (
     get_current_span,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from prometheus_client import CollectorRegistry
 
+from tracereel_collector.config import Settings
+from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Batch
+from tracereel_collector.otlp_out.forward.target import (
+    Target,
+    check_not_ourselves,
+    parse_signals,
+    parse_target,
+)
 from tracereel_collector.otlp_out.observe.compat import LogRecord, ReadableLogRecord, SeverityNumber
 from tracereel_collector.otlp_out.observe.exporter import SelfExporter
-from tracereel_collector.telemetry import SELF_HEADER
+from tracereel_collector.telemetry import SELF_HEADER, SelfMetrics, tap_log_lines
 
 Headers = Iterable[tuple[bytes, bytes]]
 MAX_TEXT = 4096
@@ -44,7 +57,7 @@ _SEVERITIES = {
 
 
 class Observer:
-    """Factory of spans and log records for the exporter."""
+    """Makes spans and log records for the exporter, which it starts and stops."""
 
     def __init__(
         self,
@@ -55,11 +68,21 @@ class Observer:
         signals: frozenset[str],
         share: float,
     ) -> None:
-        self._exporter = exporter
+        self.exporter = exporter
         self._own_id = own_id.encode()
         self._resource = resource
         self._signals = signals
         self._share = share
+
+    def start(self) -> None:
+        """Start the exporter and capture log lines."""
+        self.exporter.start()
+        tap_log_lines(self.said)
+
+    def stop(self, *, timeout: float) -> None:
+        """Stop; queued records are sent if the target accepts them immediately."""
+        tap_log_lines(None)
+        self.exporter.stop(timeout=timeout)
 
     def is_own(self, headers: Headers) -> bool:
         """Return whether a request is an export of this collector that was routed back."""
@@ -83,7 +106,7 @@ class Observer:
                 parent=_parent(headers),
             )
 
-    def batch_done(self, batch: Batch, *, stored: int, seconds: float) -> None:
+    def batch_done(self, batch: Batch, stored: int, seconds: float) -> None:
         """Record a span for a delivered batch."""
         if self._wanted():
             self._offer_span(
@@ -115,7 +138,7 @@ class Observer:
             body=_text(event),
             attributes={key: _value(value) for key, value in rest.items()},
         )
-        self._exporter.offer(ReadableLogRecord(record, self._resource, _SCOPE))
+        self.exporter.offer(ReadableLogRecord(record, self._resource, _SCOPE))
 
     def _wanted(self) -> bool:
         return "traces" in self._signals and (
@@ -134,7 +157,7 @@ class Observer:
     ) -> None:
         now = time.time_ns()
         trace_id = _IDS.generate_trace_id() if parent is None else parent.trace_id
-        self._exporter.offer(
+        self.exporter.offer(
             ReadableSpan(
                 name,
                 SpanContext(trace_id, _IDS.generate_span_id(), False, _SAMPLED),
@@ -174,3 +197,52 @@ def _unix_nano(text: str) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1e9)
     except ValueError:
         return time.time_ns()
+
+
+def self_observation(settings: Settings, registry: CollectorRegistry) -> Observer | None:
+    """Return an observer, or None if it is off; raise StartupError for a bad target."""
+    target, signals = self_target(settings)
+    if target is None:
+        return None
+    own_id = own_id_of(settings)
+    metrics = SelfMetrics.register(registry)
+    try:
+        exporter = SelfExporter(
+            target, own_id=own_id, max_items=settings.self_queue, metrics=metrics
+        )
+    except OSError as error:
+        raise StartupError(
+            f"TRACEREEL_SELF_TO: certificates of the environment cannot be read: {error}",
+            hint="see OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        ) from error
+    resource = Resource(
+        {
+            "service.name": "tracereel-collector",
+            "service.version": version("tracereel"),
+            "service.instance.id": own_id,
+            "host.name": socket.gethostname(),
+            "process.pid": os.getpid(),
+        }
+    )
+    return Observer(
+        exporter, own_id=own_id, resource=resource, signals=signals, share=settings.self_share
+    )
+
+
+def self_target(settings: Settings) -> tuple[Target | None, frozenset[str]]:
+    """Return target (None if off) and signals; raise StartupError for a bad target."""
+    signals = parse_signals(
+        settings.self_signals, known=("traces", "logs"), setting="TRACEREEL_SELF"
+    )
+    if not settings.self_to:
+        return None, signals
+    target = parse_target(settings.self_to, settings.self_headers, setting="TRACEREEL_SELF")
+    for port in (settings.port, settings.grpc_port):
+        check_not_ourselves(target, host=settings.host, port=port, setting="TRACEREEL_SELF")
+    return target, signals
+
+
+def own_id_of(settings: Settings) -> str:
+    """Return an id that is shared by all workers and stable across restarts."""
+    place = f"{socket.gethostname()}:{settings.data_dir}"
+    return hashlib.sha256(place.encode()).hexdigest()[:16]

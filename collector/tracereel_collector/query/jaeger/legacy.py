@@ -66,10 +66,7 @@ def _span(span: JaegerSpanRow, process: str, *, present: set[str], raw: bool) ->
 def _references(span: JaegerSpanRow) -> list[dict[str, str]]:
     """Return references, parent first: clients use the first `CHILD_OF` as the parent."""
     found = [(CHILD_OF, span.trace_id, span.parent_span_id)] if span.parent_span_id else []
-    found += [
-        (FOLLOWS_FROM, trace_id, span_id)
-        for trace_id, span_id in zip(span.link_traces, span.link_spans, strict=True)
-    ]
+    found += [(FOLLOWS_FROM, trace_id, span_id) for trace_id, span_id, _, _ in span.links]
     return [
         {"refType": kind, "traceID": shown(trace_id), "spanID": span_id}
         for kind, trace_id, span_id in found
@@ -101,14 +98,13 @@ def _pairs(items: Iterable[tuple[str, str]], types: Types, *, raw: bool) -> list
 
 
 def _logs(span: JaegerSpanRow, *, raw: bool) -> list[dict[str, Any]]:
-    events = zip(span.event_times, span.event_names, span.event_attributes, strict=True)
     return [
         {
             "timestamp": at // 1_000,
             "fields": _texts({"event": name})
             + _pairs(attributes.items(), span.known_types, raw=raw),
         }
-        for at, name, attributes in sorted(events, key=lambda event: event[0])
+        for at, name, attributes in span.ordered_events
     ]
 
 

@@ -14,16 +14,17 @@ from string import Template
 from typing import Any, Final
 
 from tracereel import semconv
+from tracereel_collector.query.emitters import gone_emitters
 from tracereel_collector.query.jaeger.rows import (
+    KINDS,
     NAMELESS,
-    JaegerEmitterRow,
     JaegerSpanRow,
     JaegerTrace,
     MarkRow,
     OutlineRow,
-    drop_made_up_parents,
-    put_marks,
-    tell_open,
+    add_span_events,
+    drop_inferred_parents,
+    mark_open,
 )
 from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
 from tracereel_collector.store.sql import query
@@ -38,7 +39,6 @@ MAX_SPANS_OF_TRACE = 20_000
 MAX_NANO = 2**63 - 1
 _HEX = re.compile(r"[0-9a-fA-F]{1,32}")
 _LONGEST_BASE64 = 24
-_KINDS = frozenset({"Unspecified", "Internal", "Server", "Client", "Producer", "Consumer"})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.: -]+")
 """Values that JSON does not escape."""
 # Jaeger tags that are stored in columns.
@@ -104,7 +104,7 @@ class Jaeger:
     def operations(self, tenant: str, *services: str, kind: str = "") -> list[tuple[str, str]]:
         """Return operation names and span kinds of services; the kind is lower case, or empty."""
         wanted = ["" if name == NAMELESS else name for name in services]
-        if kind and kind.capitalize() not in _KINDS:
+        if kind and kind.capitalize() not in {"Unspecified", *KINDS}:
             return []
         rows = self._rows(
             *("jaeger_operations", tuple[str, str], tenant),
@@ -140,16 +140,12 @@ class Jaeger:
         spans = self._rows("jaeger_spans", JaegerSpanRow, tenant, **wanted)
         cut = spans[MAX_SPANS:]
         del spans[MAX_SPANS:]
-        put_marks(spans, self._rows("jaeger_marks", MarkRow, tenant, **wanted))
+        add_span_events(spans, self._rows("jaeger_marks", MarkRow, tenant, **wanted))
         emitters = sorted({span.emitter for span in spans if span.is_open and span.emitter})
-        heard = (
-            self._rows("jaeger_emitters", JaegerEmitterRow, tenant, emitters=emitters)
-            if emitters
-            else []
-        )
-        tell_open(spans, heard, now=self.now_unix_nano())
+        now = self.now_unix_nano()
+        mark_open(spans, gone_emitters(self.store, tenant, emitters, now_unix_nano=now), now=now)
         if not cut:
-            drop_made_up_parents(spans)
+            drop_inferred_parents(spans)
         # If spans were cut off, the last trace is incomplete and those after it are missing.
         last = spans[-1].trace_id if cut else None
         found = {

@@ -3,23 +3,13 @@
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from tracereel_collector.query.jaeger.values import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    INT,
-    LIST,
-    MAP,
-    TEXT,
-    Types,
-    own_types,
-)
+from tracereel_collector.query.jaeger.values import Types, own_types
 
 NAMELESS = "missing-service-name"
 """Service name that Jaeger uses for spans without one."""
@@ -27,17 +17,9 @@ _OTLP, _OPEN = 0, 3
 RUNNING, CRASHED = "running", "crashed"
 STATE = "tracereel.state"
 """Attribute that marks a span without a known end."""
-_KINDS = {1: "Internal", 2: "Server", 3: "Client", 4: "Producer", 5: "Consumer"}
-_STATUS = {1: "Ok", 2: "Error"}
-_TYPES = {
-    "string_value": TEXT,
-    "bool_value": BOOL,
-    "int_value": INT,
-    "double_value": DOUBLE,
-    "array_value": LIST,
-    "kvlist_value": MAP,
-    "bytes_value": BYTES,
-}
+KINDS = {"Internal": 1, "Server": 2, "Client": 3, "Producer": 4, "Consumer": 5}
+STATUSES = {"Ok": 1, "Error": 2}
+"""Names in the store, and numbers of OTLP."""
 
 
 class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
@@ -58,13 +40,10 @@ class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
     took: int
     status: str
     status_message: str
-    event_times: list[int]
-    event_names: list[str]
-    event_attributes: list[dict[str, str]]
-    link_traces: list[str]
-    link_spans: list[str]
-    link_states: list[str]
-    link_attributes: list[dict[str, str]]
+    events: list[tuple[int, str, dict[str, str]]]
+    """Time, name and attributes."""
+    links: list[tuple[str, str, str, dict[str, str]]]
+    """Trace id, span id, trace state and attributes."""
     types: dict[str, int]
     rank: int
     emitter: str
@@ -80,6 +59,11 @@ class JaegerSpanRow(msgspec.Struct, array_like=True, gc=False):
         return self.types if self.rank == _OTLP else own_types()
 
     @property
+    def ordered_events(self) -> list[tuple[int, str, dict[str, str]]]:
+        """Span events in order of their time."""
+        return sorted(self.events, key=lambda event: event[0])
+
+    @property
     def service_shown(self) -> str:
         """Service name, or a placeholder if there is none."""
         return self.service or NAMELESS
@@ -93,24 +77,6 @@ class MarkRow(msgspec.Struct, array_like=True, gc=False):
     at: int
     name: str
     attributes: dict[str, str]
-
-
-class JaegerEmitterRow(msgspec.Struct, array_like=True, gc=False):
-    """Row of `jaeger_emitters.sql`."""
-
-    emitter_id: str
-    state: str
-    heard: int
-    interval_seconds: float
-    missing: int
-    """Events claimed by the emitter but not stored yet."""
-
-    def is_gone(self, now: int) -> bool:
-        """Return whether no more events are expected; same rule as in `gone_emitters.sql`."""
-        if self.state == "alive":
-            return now > self.heard + 3e9 * self.interval_seconds
-        # The final heartbeat may arrive before the last events, which hold the outcome.
-        return self.missing <= 0
 
 
 class OutlineRow(msgspec.Struct, array_like=True, gc=False):
@@ -136,7 +102,7 @@ class JaegerTrace:
     """Whether spans were left out."""
 
 
-def put_marks(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
+def add_span_events(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
     """Add retries, fallbacks and decisions as span events."""
     by_span: dict[tuple[str, str], list[MarkRow]] = defaultdict(list)
     for mark in marks:
@@ -144,30 +110,22 @@ def put_marks(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) -> None:
     for span in spans:
         # Spans sent by an exporter already have them.
         found = by_span.get((span.trace_id, span.span_id), ()) if span.rank != _OTLP else ()
-        for mark in found:
-            span.event_times.append(mark.at)
-            span.event_names.append(mark.name)
-            span.event_attributes.append(mark.attributes)
+        span.events += [(mark.at, mark.name, mark.attributes) for mark in found]
 
 
-def tell_open(
-    spans: Iterable[JaegerSpanRow], emitters: Iterable[JaegerEmitterRow], *, now: int
-) -> None:
-    """Mark spans without an end as running, or as crashed if their emitter is gone."""
-    known = {each.emitter_id: each for each in emitters}
+def mark_open(spans: Iterable[JaegerSpanRow], gone: Mapping[str, int], *, now: int) -> None:
+    """Mark spans without an end as running, or as crashed at the last heartbeat of a gone emitter."""
     for span in spans:
         if not span.is_open:
             continue
-        emitter = known.get(span.emitter)
-        alive = emitter is None or not emitter.is_gone(now)
-        until = now if emitter is None or alive else emitter.heard
-        span.took = max(0, until - span.began)
-        span.attributes = {**span.attributes, STATE: RUNNING if alive else CRASHED}
-        if not alive:
+        span.took = max(0, gone.get(span.emitter, now) - span.began)
+        crashed = span.emitter in gone
+        span.attributes = {**span.attributes, STATE: CRASHED if crashed else RUNNING}
+        if crashed:
             span.status, span.status_message = "Error", "its program ended before it did"
 
 
-def drop_made_up_parents(spans: Iterable[JaegerSpanRow]) -> None:
+def drop_inferred_parents(spans: Iterable[JaegerSpanRow]) -> None:
     """Remove inferred parents that are not in the trace."""
     spans = list(spans)
     present = {(span.trace_id, span.span_id) for span in spans}
@@ -196,7 +154,7 @@ def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
         parent_span_id=span.parent_span_id.hex().strip("0") and span.parent_span_id.hex(),
         trace_state=span.trace_state,
         name=span.name,
-        kind=_KINDS.get(span.kind, "Unspecified"),
+        kind=_name_of(span.kind, KINDS, "Unspecified"),
         service=named.get("service.name", ""),
         resource=named,
         scope=scope.name,
@@ -204,47 +162,46 @@ def _row(resource: Any, scope: Any, span: Any) -> JaegerSpanRow:
         attributes=_texts(span.attributes, types),
         began=span.start_time_unix_nano,
         took=max(0, span.end_time_unix_nano - span.start_time_unix_nano),
-        status=_STATUS.get(span.status.code, "Unset"),
+        status=_name_of(span.status.code, STATUSES, "Unset"),
         status_message=span.status.message,
-        event_times=[each.time_unix_nano for each in span.events],
-        event_names=[each.name for each in span.events],
-        event_attributes=[_texts(each.attributes, types) for each in span.events],
-        link_traces=[each.trace_id.hex() for each in span.links],
-        link_spans=[each.span_id.hex() for each in span.links],
-        link_states=[each.trace_state for each in span.links],
-        link_attributes=[_texts(each.attributes, types) for each in span.links],
+        events=[
+            (each.time_unix_nano, each.name, _texts(each.attributes, types)) for each in span.events
+        ],
+        links=[_link(each, types) for each in span.links],
         types=types,
         rank=0,
         emitter="",
     )
 
 
+def _link(link: Any, types: dict[str, int]) -> tuple[str, str, str, dict[str, str]]:
+    attributes = _texts(link.attributes, types)
+    return link.trace_id.hex(), link.span_id.hex(), link.trace_state, attributes
+
+
+def _name_of(number: int, names: dict[str, int], default: str) -> str:
+    return next((name for name, each in names.items() if each == number), default)
+
+
 def _texts(attributes: Iterable[Any], types: dict[str, int]) -> dict[str, str]:
+    """Return attributes as text, as the store has them, and note their types."""
     found = {}
     for each in attributes:
         kind = each.value.WhichOneof("value")
         if kind is not None:
-            types[each.key] = _TYPES.get(kind, TEXT)
-        found[each.key] = _text(each.value, kind)
+            types[each.key] = each.value.DESCRIPTOR.fields_by_name[kind].number
+        plain = _plain(each.value)
+        text = plain if isinstance(plain, str) else json.dumps(plain, separators=(",", ":"))
+        found[each.key] = "" if plain is None else text
     return found
 
 
-def _text(value: Any, kind: str | None) -> str:
-    plain = _plain(value, kind)
-    if plain is None:
-        return ""
-    return plain if isinstance(plain, str) else json.dumps(plain, separators=(",", ":"))
-
-
-def _plain(value: Any, kind: str | None) -> Any:
+def _plain(value: Any) -> Any:
     """Return a value in JSON form."""
-    if kind is None:
-        return None
-    inner = getattr(value, kind)
+    kind = value.WhichOneof("value")
+    inner: Any = getattr(value, kind) if kind is not None else None
     if kind == "array_value":
-        return [_plain(each, each.WhichOneof("value")) for each in inner.values]
+        return [_plain(each) for each in inner.values]
     if kind == "kvlist_value":
-        return {
-            each.key: _plain(each.value, each.value.WhichOneof("value")) for each in inner.values
-        }
+        return {each.key: _plain(each.value) for each in inner.values}
     return base64.b64encode(inner).decode() if kind == "bytes_value" else inner

@@ -5,11 +5,15 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from tracereel_collector.query.jaeger.rows import NAMELESS, JaegerSpanRow, JaegerTrace, OutlineRow
+from tracereel_collector.query.jaeger.rows import (
+    KINDS,
+    NAMELESS,
+    STATUSES,
+    JaegerSpanRow,
+    JaegerTrace,
+    OutlineRow,
+)
 from tracereel_collector.query.jaeger.values import TEXT, Types, any_value
-
-_KINDS = {"Internal": 1, "Server": 2, "Client": 3, "Producer": 4, "Consumer": 5}
-_STATUS = {"Ok": 1, "Error": 2}
 
 
 def failure(status: int, message: str) -> dict[str, Any]:
@@ -49,10 +53,6 @@ def _named(span: JaegerSpanRow) -> dict[str, str]:
 
 
 def _span(span: JaegerSpanRow) -> dict[str, Any]:
-    events = zip(span.event_times, span.event_names, span.event_attributes, strict=True)
-    links = zip(
-        span.link_traces, span.link_spans, span.link_states, span.link_attributes, strict=True
-    )
     ended = span.began + span.took
     return {
         "traceId": span.trace_id,
@@ -61,7 +61,7 @@ def _span(span: JaegerSpanRow) -> dict[str, Any]:
             traceState=span.trace_state,
             parentSpanId=span.parent_span_id,
             name=span.name,
-            kind=_KINDS.get(span.kind, 0),
+            kind=KINDS.get(span.kind, 0),
             startTimeUnixNano=str(span.began or ""),
             endTimeUnixNano=str(ended or ""),
             attributes=_attributes(span.attributes, span.known_types),
@@ -71,7 +71,7 @@ def _span(span: JaegerSpanRow) -> dict[str, Any]:
                     name=name,
                     attributes=_attributes(attributes, span.known_types),
                 )
-                for at, name, attributes in sorted(events, key=lambda event: event[0])
+                for at, name, attributes in span.ordered_events
             ],
             links=[
                 {
@@ -79,10 +79,10 @@ def _span(span: JaegerSpanRow) -> dict[str, Any]:
                     "spanId": span_id,
                     **_filled(traceState=state, attributes=_attributes(attributes, {})),
                 }
-                for trace_id, span_id, state, attributes in links
+                for trace_id, span_id, state, attributes in span.links
             ],
         ),
-        "status": _filled(message=span.status_message, code=_STATUS.get(span.status, 0)),
+        "status": _filled(message=span.status_message, code=STATUSES.get(span.status, 0)),
     }
 
 

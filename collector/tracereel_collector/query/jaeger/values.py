@@ -2,14 +2,15 @@
 
 import math
 import re
-import types
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final
 
 import msgspec
 
-from tracereel import events, semconv
+from tracereel import semconv
+from tracereel.events_schema import json_schema
 from tracereel_collector.store.dialects.own import MORE_ATTRIBUTES
 
 TEXT, BOOL, INT, DOUBLE, LIST, MAP, BYTES = range(1, 8)
@@ -19,7 +20,7 @@ Types = Mapping[str, int]
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _SAFE_INTEGER: Final = 2**53 - 1
 _MAX_INTEGER: Final = 2**63
-_NUMBERS = {bool: BOOL, int: INT, float: DOUBLE}
+_NUMBERS = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
 _NAMED = ("NaN", "Infinity", "-Infinity")
 
 
@@ -84,39 +85,16 @@ def _of_json(value: Any) -> dict[str, Any]:
 @cache
 def own_types() -> Types:
     """Return the attribute types of spans made from events, derived from the contract."""
-    names = {field: (*own, *MORE_ATTRIBUTES.get(field, ())) for field, own in _attributes().items()}
-    found: dict[str, int] = {}
-    for model in _models(events.Envelope):
-        for field, described in model.model_fields.items():
-            kind = next((_NUMBERS[each] for each in _bases(described.annotation)), None)
-            if kind is not None:
-                found.update(dict.fromkeys(names.get(field, ()), kind))
-                found.update(dict.fromkeys(MORE_ATTRIBUTES.get(field, ()), kind))
-    return found
-
-
-def _attributes() -> dict[str, tuple[str, ...]]:
-    joined = dict(semconv.SPAN_ATTRIBUTES)
+    attributes: dict[str, list[str]] = defaultdict(list)
+    for field, names in (*semconv.SPAN_ATTRIBUTES.items(), *MORE_ATTRIBUTES.items()):
+        attributes[field] += names
     for _, fields in semconv.SPAN_EVENTS.values():
-        for field, attribute in fields.items():
-            joined[field] = (*joined.get(field, ()), attribute)
-    return joined
-
-
-def _models(base: type[events.Envelope]) -> Iterable[type[events.Envelope]]:
-    yield base
-    for each in base.__subclasses__():
-        yield from _models(each)
-
-
-def _bases(annotation: Any) -> Iterable[type]:
-    """Yield the numeric types in an annotation, through `Annotated` and unions."""
-    if get_origin(annotation) is Annotated:
-        yield from _bases(get_args(annotation)[0])
-    elif get_origin(annotation) in (Union, types.UnionType):
-        for each in get_args(annotation):
-            yield from _bases(each)
-    elif get_origin(annotation) is Literal:
-        return
-    elif annotation in _NUMBERS:
-        yield annotation
+        for field, name in fields.items():
+            attributes[field].append(name)
+    found: dict[str, int] = {}
+    for definition in json_schema()["$defs"].values():
+        for field, schema in definition["properties"].items():
+            kinds = [option.get("type") for option in schema.get("anyOf", [schema])]
+            if kind := next((_NUMBERS[each] for each in kinds if each in _NUMBERS), None):
+                found |= dict.fromkeys(attributes[field], kind)
+    return found

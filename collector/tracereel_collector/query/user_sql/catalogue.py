@@ -82,7 +82,7 @@ class Catalogue:
         return "{" + ", ".join(f"{_quoted(key)}: {_quoted(rules[key])}" for key in rules) + "}"
 
 
-class Catalogues:
+class CatalogueCache:
     """Cache of the catalogue, at most half a minute old."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Catalogues:
         """Return the current catalogue."""
         with self._lock:
             if self._seen is None or self._monotonic() - self._seen_at > REFRESH_SECONDS:
-                self._seen = made_of(
+                self._seen = build_catalogue(
                     self._database,
                     tables=self._rows(query("sql_tables")),
                     columns=self._rows(query("sql_tenant_columns")),
@@ -113,7 +113,7 @@ class Catalogues:
             return self._seen
 
 
-def made_of(
+def build_catalogue(
     database: str,
     *,
     tables: Iterable[tuple[str, ...]],

@@ -1,16 +1,16 @@
 """Execution of user statements: checks, tenant filter and limits."""
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
-from tracereel_collector.query.user_sql import tree, words
-from tracereel_collector.query.user_sql.catalogue import Catalogue, Catalogues
+from tracereel_collector.query.user_sql import statement_text, tree
+from tracereel_collector.query.user_sql.catalogue import Catalogue, CatalogueCache
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
-from tracereel_collector.store.user_sql import PeoplesStore, UserSqlResult
+from tracereel_collector.store.user_sql import UserSqlResult, UserSqlStore
 
 FORMATS: Final = frozenset(
     """
@@ -39,8 +39,6 @@ _FILTER_FIRST: Final = {
     "optimize_use_implicit_projections": 0,
     "use_query_condition_cache": 0,
     "use_query_cache": 0,
-}
-_SILENT: Final = {
     # Statistics count rows before the filter.
     "output_format_write_statistics": 0,
 }
@@ -75,13 +73,13 @@ class SqlQuery:
     whole: bool = False
 
 
-class PeoplesSql:
+class UserSql:
     """Runner of user statements; thread-safe."""
 
     def __init__(
         self,
-        store: PeoplesStore,
-        catalogues: Catalogues,
+        store: UserSqlStore,
+        catalogues: CatalogueCache,
         limits: SqlLimits,
         shares: SharePolicy = ONE_TENANT,
     ) -> None:
@@ -90,15 +88,13 @@ class PeoplesSql:
         self._slots = TenantShares("sql_statements", limits.at_once, shares)
         self.limits = limits
 
-    @asynccontextmanager
-    async def slot(self, tenant: str) -> AsyncIterator[None]:
-        """Hold a concurrency slot for the block around `run`.
+    def slot(self, tenant: str) -> AbstractAsyncContextManager[None]:
+        """Return the concurrency slot to hold in the block around `run`.
 
         Raises:
             ThrottledError: too many statements are running.
         """
-        async with self._slots.waited(tenant, seconds=self.limits.wait_seconds):
-            yield
+        return self._slots.waited(tenant, seconds=self.limits.wait_seconds)
 
     @contextmanager
     def run(self, asked: SqlQuery) -> Iterator[tuple[UserSqlResult, str]]:
@@ -113,47 +109,41 @@ class PeoplesSql:
             raise BadRequestError(f"the statement is longer than {MAX_SQL_BYTES} bytes")
         _check_parameters(asked.parameters)
         catalogue = self._catalogues.current()
-        said = words.read(asked.sql, catalogue)
-        fmt = said.format or asked.format
+        checked = statement_text.read(asked.sql, catalogue)
+        fmt = checked.format or asked.format
         if fmt not in FORMATS:
             raise BadRequestError(
                 f"the format {fmt[:60]!r} is not answered; accepted are {', '.join(sorted(FORMATS))}"
             )
-        if said.select is not None:
-            shown = self._tree(said.select, asked, catalogue)
-            tree.check(shown, catalogue, subqueries=said.subqueries)
-        result = self._run(said.sql, asked, catalogue, fmt)
+        settings = self._settings(asked.tenant, catalogue)
+        if checked.select is not None:
+            explained = self._run(
+                f"EXPLAIN AST {checked.select}", asked, settings, "TSVRaw", whole=True
+            )
+            shown = b"".join(explained.chunks()).decode("utf-8", "replace")
+            tree.check(shown, catalogue, subqueries=checked.subqueries)
+        limited = {
+            **asked.settings,
+            **settings,
+            "limit": min(asked.rows or self.limits.max_rows, self.limits.max_rows),
+            "max_result_bytes": self.limits.result_bytes,
+            "result_overflow_mode": "throw",
+        }
+        result = self._run(checked.sql, asked, limited, fmt, whole=asked.whole)
         try:
             yield result, fmt
         finally:
             result.close()
 
-    def _tree(self, select: str, asked: SqlQuery, catalogue: Catalogue) -> str:
-        result = self._store.run(
-            f"EXPLAIN AST {select}",
-            settings=self._settings(asked.tenant, catalogue),
-            parameters=asked.parameters,
-            fmt="TSVRaw",
-            whole=True,
-            seconds=self.limits.seconds,
-            max_bytes=self.limits.result_bytes,
-        )
-        return b"".join(result.chunks()).decode("utf-8", "replace")
-
-    def _run(self, sql: str, asked: SqlQuery, catalogue: Catalogue, fmt: str) -> UserSqlResult:
-        rows = min(asked.rows or self.limits.max_rows, self.limits.max_rows)
+    def _run(
+        self, sql: str, asked: SqlQuery, settings: Mapping[str, Any], fmt: str, *, whole: bool
+    ) -> UserSqlResult:
         return self._store.run(
             sql,
-            settings={
-                **asked.settings,
-                **self._settings(asked.tenant, catalogue),
-                "limit": rows,
-                "max_result_bytes": self.limits.result_bytes,
-                "result_overflow_mode": "throw",
-            },
+            settings=settings,
             parameters=asked.parameters,
             fmt=fmt,
-            whole=asked.whole,
+            whole=whole,
             seconds=self.limits.seconds,
             max_bytes=self.limits.result_bytes,
         )
@@ -162,7 +152,6 @@ class PeoplesSql:
         limits = self.limits
         return {
             **_FILTER_FIRST,
-            **_SILENT,
             "max_execution_time": limits.seconds,
             "timeout_overflow_mode": "throw",
             "max_memory_usage": limits.memory_bytes,

@@ -7,11 +7,12 @@ engine's own parser rules out differences between the statement checked and the 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Final
 
 from tracereel_collector.query.user_sql.catalogue import LISTINGS, SYSTEM, Catalogue
-from tracereel_collector.query.user_sql.functions import may_call
-from tracereel_collector.query.user_sql.names import SqlRefusedError
+from tracereel_collector.query.user_sql.statement_text import SqlRefusedError
 
 _KIND: Final = re.compile(r"[A-Za-z_:]+")
 _COUNT: Final = re.compile(r"[0-9]{0,8}")
@@ -41,6 +42,12 @@ _MEMBERSHIP: Final = frozenset(
     {"in", "notin", "globalin", "globalnotin", "nullin", "notnullin", "globalnullin"}
     | {"globalnotnullin"}
 )
+_COMBINATORS: Final = (
+    *("if", "array", "map", "distinct", "ordefault", "ornull", "resample", "foreach"),
+    *("state", "merge", "simplestate", "mergestate", "argmin", "argmax"),
+)
+"""Suffixes (combinators) that an aggregate function name may have."""
+_MAX_COMBINATORS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +158,35 @@ def _check_function(node: SqlNode, path: list[SqlNode]) -> None:
         raise SqlRefusedError(
             f"the table function {node.name} is refused: no table function is accepted"
         )
-    if not may_call(node.name):
+    if not _may_call(node.name):
         raise SqlRefusedError(
             f"the function {node.name[:80]} is refused; docs/sql.md says which are accepted"
         )
+
+
+@cache
+def _allowed_functions() -> frozenset[str]:
+    """Return the functions that were reviewed, in lower case; all others are refused.
+
+    Not listed are functions that access files, the network, dictionaries or other tables, reveal the
+    machine or its settings, sleep, or can run for minutes in a single call that no limit interrupts.
+    """
+    return frozenset(resources.files(__package__).joinpath("functions.txt").read_text().split())
+
+
+def _may_call(name: str) -> bool:
+    """Return whether a function may be called, with or without combinators."""
+    return _is_allowed(name.lower(), _MAX_COMBINATORS)
+
+
+def _is_allowed(name: str, left: int) -> bool:
+    if name in _allowed_functions():
+        return True
+    return left > 0 and any(
+        _is_allowed(name.removesuffix(each), left - 1)
+        for each in _COMBINATORS
+        if name.endswith(each)
+    )
 
 
 def _check_table(node: SqlNode, catalogue: Catalogue, subqueries: frozenset[str]) -> set[str]:

@@ -1,15 +1,17 @@
 """Trusted clock of a data directory: maintained by one process, followed by the others."""
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import structlog
 
-from tracereel_collector.runtime.clock.file import ClockFile
 from tracereel_collector.runtime.clock.sources import ClockSources
 from tracereel_collector.runtime.clock.state import (
     EARLIEST_NANO,
@@ -22,9 +24,13 @@ from tracereel_collector.runtime.clock.state import (
     observed,
     resumed,
 )
+from tracereel_collector.runtime.durable import sync
+from tracereel_collector.runtime.file_lock import locked
 
 log = structlog.get_logger(__name__)
 
+CLOCK_FILE: Final = "clock.json"
+_LOCK_FILE: Final = "clock.lock"
 TICK_SECONDS: Final = 1.0
 SAVE_NANO: Final = 60 * SECOND
 """Maximum time between saves; a power cut may lose that much."""
@@ -64,71 +70,82 @@ class ClockStatus:
         return shown
 
 
+class ClockFile:
+    """Reads and writes the state in a data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.path = data_dir / CLOCK_FILE
+        self._lock = data_dir / _LOCK_FILE
+
+    def load(self) -> ClockState | None:
+        """Return the last saved state; None if missing or unreadable."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=ClockState)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def save(self, state: ClockState) -> None:
+        """Replace the state durably; call it while `locked`.
+
+        Raises:
+            OSError: it cannot be written; the last state stays.
+        """
+        part = self.path.with_suffix(".part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.write(descriptor, msgspec.json.encode(state))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        part.replace(self.path)
+        sync(self.path.parent)
+
+    @contextmanager
+    def locked(self, *, wait: bool = True) -> Iterator[None]:
+        """Hold the lock that the collector and the command share.
+
+        Raises:
+            BlockingIOError: another process holds it and `wait` is False.
+        """
+        self._lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(self._lock, wait=wait):
+            yield
+
+
 class TrustedClock:
-    """Wall time that ignores jumps until accepted; thread-safe, reads need no lock."""
+    """Wall time that ignores jumps until accepted; thread-safe, reads need no lock.
+
+    Only the owner process writes the state; `last_known_nano` replaces a lost one.
+    """
 
     def __init__(
-        self, file: ClockFile, state: ClockState, *, sources: ClockSources, is_owner: bool
+        self,
+        data_dir: Path,
+        *,
+        is_owner: bool = False,
+        last_known_nano: Callable[[], int | None] = lambda: None,
+        sources: ClockSources | None = None,
     ) -> None:
-        self._file = file
+        self._sources = sources or ClockSources()
+        self._wall = self._sources.wall_nano
+        self._boot = self._sources.boot_nano
+        self._file = ClockFile(data_dir)
+        self._is_owner = is_owner
+        reading, saved = self._sources.read(), self._file.load()
+        if saved is None:
+            state = first_state(reading, last_known_nano=last_known_nano())
+        else:
+            state = resumed(saved, reading)
         self._state = state
         self._offset = state.offset_nano
-        self._wall = sources.wall_nano
-        self._boot = sources.boot_nano
-        self._sources = sources
-        self._is_owner = is_owner
         self._latest = state.latest_nano
         self._lock = threading.Lock()
         self._saved_at = state.boot_nano - SAVE_NANO
         self._can_save = True
-
-    @classmethod
-    def own(
-        cls,
-        data_dir: Path,
-        *,
-        last_known_nano: Callable[[], int | None] = lambda: None,
-        sources: ClockSources | None = None,
-    ) -> "TrustedClock":
-        """Return the clock of the owner process; `last_known_nano` replaces a lost state."""
-        clock = cls._made(data_dir, last_known_nano, sources or ClockSources(), is_owner=True)
-        clock.start()
-        return clock
-
-    @classmethod
-    def follow(
-        cls,
-        data_dir: Path,
-        *,
-        last_known_nano: Callable[[], int | None] = lambda: None,
-        sources: ClockSources | None = None,
-    ) -> "TrustedClock":
-        """Return the clock of a worker or command, which never writes the state."""
-        return cls._made(data_dir, last_known_nano, sources or ClockSources(), is_owner=False)
-
-    @classmethod
-    def _made(
-        cls,
-        data_dir: Path,
-        last_known_nano: Callable[[], int | None],
-        sources: ClockSources,
-        *,
-        is_owner: bool,
-    ) -> "TrustedClock":
-        file, reading = ClockFile(data_dir), sources.read()
-        state = file.load()
-        if state is None:
-            state = first_state(reading, last_known_nano=last_known_nano())
-        else:
-            state = resumed(state, reading)
-        return cls(file, state, sources=sources, is_owner=is_owner)
-
-    def start(self) -> None:
-        """Observe the wall clock for the first time; log a pending jump."""
-        was_pending = self._state.pending is not None
-        self.tick()
-        if was_pending:
-            _tell_pending(self._state)
+        if is_owner:
+            self.tick()
+            if state.pending is not None:
+                _tell_pending(self._state)
 
     def unix_nano(self) -> int:
         """Return trusted time in nanoseconds."""

@@ -7,7 +7,7 @@ The steps are nested subqueries, not aliases: the engine plans a view in every i
 copied into every expression that uses it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tracereel_collector.store.dialects.names import (
@@ -30,7 +30,8 @@ _MOST: Final = 2**53
 """Upper bound of counts, so that sums do not overflow."""
 
 
-def _list(values: Sequence[object]) -> str:
+def array(values: Iterable[object]) -> str:
+    """Return values as an SQL array."""
     return f"[{', '.join(repr(value) for value in values)}]"
 
 
@@ -38,7 +39,7 @@ def _translated(value: str, words: Mapping[str, Sequence[str]], default: str) ->
     """Return SQL that replaces a text by its canonical word."""
     pairs = [(spelling, word) for word, spellings in words.items() for spelling in spellings]
     spellings, canonical = zip(*pairs, strict=True)
-    return f"transform({value}, {_list(spellings)}, {_list(canonical)}, {default})"
+    return f"transform({value}, {array(spellings)}, {array(canonical)}, {default})"
 
 
 def first(*texts: str) -> str:
@@ -79,7 +80,7 @@ def kind_of(operation: str) -> str:
 
 _STEPS: Final[tuple[dict[str, str], ...]] = (
     {
-        "codes": f"arrayMap(k -> CAST(transform(k, {_list([*_CODES])}, {_list([*_CODES.values()])}, 0)"
+        "codes": f"arrayMap(k -> CAST(transform(k, {array([*_CODES])}, {array([*_CODES.values()])}, 0)"
         " AS UInt16), mapKeys(SpanAttributes))",
     },
     {

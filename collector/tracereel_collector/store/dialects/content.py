@@ -5,59 +5,44 @@ At read time `otel_content` rebuilds it as a list of messages in OpenTelemetry's
 `parts` (`text`, `tool_call`, `tool_call_response`; parts of other types stay unchanged).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 MAX_MESSAGES: Final = 1000
 MAX_PARTS: Final = 64
 """Limits for messages and parts rebuilt from numbered attributes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbered:
+class Numbered(NamedTuple):
     """Dialect that spreads messages over numbered attributes."""
 
     prefix: str
-    role: str
-    content: str
-    part_text: str
-    call_id: str
-    call_name: str
-    call_arguments: str
-    answers: str
+    paths: Mapping[str, str]
+    """Rest of the attribute names by meaning; `%` is the number of a part or call."""
 
 
-def _openinference(prefix: str) -> Numbered:
-    return Numbered(
-        prefix=prefix,
-        role=".message.role",
-        content=".message.content",
-        part_text=".message.contents.%.message_content.text",
-        call_id=".message.tool_calls.%.tool_call.id",
-        call_name=".message.tool_calls.%.tool_call.function.name",
-        call_arguments=".message.tool_calls.%.tool_call.function.arguments",
-        answers=".message.tool_call_id",
-    )
-
-
-def _openllmetry(prefix: str) -> Numbered:
-    return Numbered(
-        prefix=prefix,
-        role=".role",
-        content=".content",
-        part_text=".parts.%.text",
-        call_id=".tool_calls.%.id",
-        call_name=".tool_calls.%.name",
-        call_arguments=".tool_calls.%.arguments",
-        answers=".tool_call_id",
-    )
-
-
+_OPENINFERENCE: Final = {
+    "role": ".message.role",
+    "content": ".message.content",
+    "part_text": ".message.contents.%.message_content.text",
+    "call_id": ".message.tool_calls.%.tool_call.id",
+    "call_name": ".message.tool_calls.%.tool_call.function.name",
+    "call_arguments": ".message.tool_calls.%.tool_call.function.arguments",
+    "answers": ".message.tool_call_id",
+}
+_OPENLLMETRY: Final = {
+    "role": ".role",
+    "content": ".content",
+    "part_text": ".parts.%.text",
+    "call_id": ".tool_calls.%.id",
+    "call_name": ".tool_calls.%.name",
+    "call_arguments": ".tool_calls.%.arguments",
+    "answers": ".tool_call_id",
+}
 INPUT: Final[tuple[str | Numbered, ...]] = (
     "gen_ai.input.messages",
-    _openinference("llm.input_messages."),
-    _openllmetry("gen_ai.prompt."),
+    Numbered("llm.input_messages.", _OPENINFERENCE),
+    Numbered("gen_ai.prompt.", _OPENLLMETRY),
     "ai.prompt.messages",
     "ai.prompt",
     "langfuse.observation.input",
@@ -71,8 +56,8 @@ INPUT: Final[tuple[str | Numbered, ...]] = (
 )
 OUTPUT: Final[tuple[str | Numbered, ...]] = (
     "gen_ai.output.messages",
-    _openinference("llm.output_messages."),
-    _openllmetry("gen_ai.completion."),
+    Numbered("llm.output_messages.", _OPENINFERENCE),
+    Numbered("gen_ai.completion.", _OPENLLMETRY),
     "langfuse.observation.output",
     "response_data",
     "gen_ai.completion",
@@ -101,13 +86,13 @@ WHOLE_OUTPUT: Final = ("output.value", "traceloop.entity.output", "langfuse.obse
 """Fallbacks for a tool: its whole input as arguments and its whole output as result."""
 
 
-def _attribute(name: str) -> str:
-    return f"SpanAttributes['{name}']"
-
-
 def _first(texts: Sequence[str]) -> str:
     branches = "".join(f"{text} != '', {text}, " for text in texts)
     return f"multiIf({branches}'')"
+
+
+def _first_attribute(names: Sequence[str]) -> str:
+    return _first([f"SpanAttributes['{name}']" for name in names])
 
 
 def _text(content: str) -> str:
@@ -142,26 +127,24 @@ def _message(role: str, parts: str) -> str:
 
 def _numbered(style: Numbered) -> str:
     """Return SQL for the messages in numbered attributes, each as JSON."""
-
-    def of(path: str, message: str = "i", part: str = "j") -> str:
+    said = {}
+    for meaning, path in style.paths.items():
         head, _, tail = path.partition("%")
-        inner = f", toString({part}), '{tail}'" if tail else ""
-        return f"SpanAttributes[concat('{style.prefix}', toString({message}), '{head}'{inner})]"
-
-    exists = f"{of(style.role)} != '' OR {of(style.content)} != ''"
+        inner = f", toString(j), '{tail}'" if tail else ""
+        said[meaning] = f"SpanAttributes[concat('{style.prefix}', toString(i), '{head}'{inner})]"
+    role, content, part_text = said["role"], said["content"], said["part_text"]
+    call = _call(said["call_id"], said["call_name"], said["call_arguments"])
+    exists = f"{role} != '' OR {content} != ''"
     count = f"toUInt32(least(length(SpanAttributes), {MAX_MESSAGES}))"
     some = f"toUInt32(least(length(SpanAttributes), {MAX_PARTS}))"
     parts = f"""arrayConcat(
-        multiIf({of(style.answers)} != '', [{_answer(of(style.answers), of(style.content))}],
-            {of(style.content)} != '', [{_text(of(style.content))}], []),
-        arrayMap(j -> {_text(of(style.part_text))},
-            arrayFilter(j -> {of(style.part_text)} != '', range({some}))),
-        arrayMap(j -> {_call(of(style.call_id), of(style.call_name), of(style.call_arguments))},
-            arrayFilter(j -> {of(style.call_name)} != '', range({some}))))"""
-    return (
-        f"arrayMap(i -> {_message(of(style.role), parts)},"
-        f" arrayFilter(i -> {exists}, range({count})))"
-    )
+        multiIf({said["answers"]} != '', [{_answer(said["answers"], content)}],
+            {content} != '', [{_text(content)}], []),
+        arrayMap(j -> {_text(part_text)},
+            arrayFilter(j -> {part_text} != '', range({some}))),
+        arrayMap(j -> {call},
+            arrayFilter(j -> {said["call_name"]} != '', range({some}))))"""
+    return f"arrayMap(i -> {_message(role, parts)}, arrayFilter(i -> {exists}, range({count})))"
 
 
 def _block(block: str) -> str:
@@ -251,7 +234,7 @@ def _numbered_of(places: Sequence[str | Numbered]) -> str:
 
 def _texts_of(places: Sequence[str | Numbered]) -> str:
     """Return SQL for the first non-empty text attribute with messages, except the best one."""
-    return _first([_attribute(place) for place in places[1:] if isinstance(place, str)])
+    return _first_attribute([place for place in places[1:] if isinstance(place, str)])
 
 
 def _chosen(side: str, role: str) -> str:
@@ -278,7 +261,7 @@ FRAGMENTS: Final = {
                     '', ','),
                 arrayStringConcat(arrayMap(c -> concat('{"type":"tool-call",', substring(c, 2)),
                     JSONExtractArrayRaw(SpanAttributes['ai.response.toolCalls'])), ','), ']}]'))""",
-            _attribute("ai.response.object"),
+            "SpanAttributes['ai.response.object']",
             _texts_of(OUTPUT),
         ]
     ),
@@ -298,9 +281,9 @@ FRAGMENTS: Final = {
     "chosen_output": _chosen("output", "assistant"),
     "normal_input": _normal("m", "user"),
     "normal_output": _normal("m", "assistant"),
-    "tool_arguments": _first([_attribute(name) for name in ARGUMENTS]),
-    "tool_result": _first([_attribute(name) for name in RESULT]),
-    "whole_input": _first([_attribute(name) for name in WHOLE_INPUT]),
-    "whole_output": _first([_attribute(name) for name in WHOLE_OUTPUT]),
+    "tool_arguments": _first_attribute(ARGUMENTS),
+    "tool_result": _first_attribute(RESULT),
+    "whole_input": _first_attribute(WHOLE_INPUT),
+    "whole_output": _first_attribute(WHOLE_OUTPUT),
 }
 """Values of `$name` in the `.sql` files."""

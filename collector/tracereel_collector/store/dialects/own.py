@@ -1,9 +1,22 @@
-"""SQL that converts tracereel's events into spans, with the attribute names of the SDK's spans."""
+"""SQL that derives spans from tracereel's events, with the attribute names of the SDK's spans.
 
-from collections.abc import Iterable
+Spans are not stored twice: an event that closes a span contains all of it. Its attributes and canonical
+columns are calculated at read time, which is rare; at insert time they cost more than everything else
+together.
+"""
+
 from typing import Final
 
 from tracereel import semconv
+from tracereel_collector.store.dialects.columns import (
+    COLUMNS,
+    array,
+    first,
+    kind_of,
+    provider_of,
+    translation,
+)
+from tracereel_collector.store.dialects.names import SLOTS
 from tracereel_collector.store.template import rendered
 
 MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
@@ -23,6 +36,7 @@ MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Span attributes of fields that the SDK leaves out of the spans it exports."""
 
+_KNOWN: Final = {**semconv.SPAN_ATTRIBUTES, **MORE_ATTRIBUTES}
 OPERATIONS: Final = {
     semconv.EXECUTION_COMPLETED: semconv.INVOKE_AGENT,
     semconv.EXECUTION_FAILED: semconv.INVOKE_AGENT,
@@ -33,47 +47,28 @@ OPERATIONS: Final = {
     semconv.STEP_COMPLETED: semconv.STEP,
 }
 """Operation that an event completes, if no field has it."""
-
-
-def _list(values: Iterable[str]) -> str:
-    return f"[{', '.join(repr(value) for value in values)}]"
-
-
-OPERATION_OF_TYPE: Final = (
-    f"transform(event_type, {_list(OPERATIONS)}, {_list(OPERATIONS.values())}, '')"
+_OPERATION_OF_TYPE: Final = (
+    f"transform(event_type, {array(OPERATIONS)}, {array(OPERATIONS.values())}, '')"
 )
 """SQL for the operation of an event type."""
 
 
-def _text(raw: str) -> str:
-    """Return SQL for a raw JSON value as an attribute: strings unquoted, others as JSON."""
-    return f"""if(startsWith({raw}, '"'), JSONExtractString({raw}), {raw})"""
-
-
-def _map(names: str, raws: str) -> str:
-    return (
-        f"mapFromArrays(arrayMap(n -> toLowCardinality(n), {names}),"
-        f" arrayMap(r -> {_text('r')}, {raws}))"
-    )
-
-
-def _attributes() -> str:
+def _attribute_pairs() -> str:
     """Return SQL for the attributes; `fields` are the event's keys and raw values without nulls."""
-    known = {**semconv.SPAN_ATTRIBUTES, **MORE_ATTRIBUTES}
     # For a model call, the model that responded is distinguished from the requested one.
-    answered = {"llm_model": (semconv.ANSWERED_BY, "llm.model")}
+    answered = (semconv.ANSWERED_BY, "llm.model")
 
     def pairs(place: int) -> str:
-        first = {field: names[place] for field, names in known.items() if len(names) > place}
-        usual = f"transform(f.1, {_list(first)}, {_list(first.values())}, '')"
+        named = {field: names[place] for field, names in _KNOWN.items() if len(names) > place}
+        usual = f"transform(f.1, {array(named)}, {array(named.values())}, '')"
         return (
             f"arrayMap(f -> (if(event_type = '{semconv.LLM_CALLED}' AND f.1 = 'llm_model',"
-            f" '{answered['llm_model'][place]}', {usual}), f.2), fields)"
+            f" '{answered[place]}', {usual}), f.2), fields)"
         )
 
     return (
         f"arrayFilter(p -> p.1 != '', arrayConcat({pairs(0)}, {pairs(1)},"
-        f" if({OPERATION_OF_TYPE} = '', [], [('{semconv.OPERATION}', {OPERATION_OF_TYPE})])))"
+        f" if({_OPERATION_OF_TYPE} = '', [], [('{semconv.OPERATION}', {_OPERATION_OF_TYPE})])))"
     )
 
 
@@ -86,11 +81,17 @@ def _marks() -> str:
     }
     return (
         "arrayFilter(p -> p.1 != '', arrayMap(f -> (transform(concat(event_type, '/', f.1),"
-        f" {_list(names)}, {_list(names.values())}, ''), f.2), fields))"
+        f" {array(names)}, {array(names.values())}, ''), f.2), fields))"
     )
 
 
-_FIELDS: Final = "arrayFilter(f -> f.2 != 'null', JSONExtractKeysAndValuesRaw(payload))"
+_ATTRIBUTE_PAIRS: Final = _attribute_pairs()
+# Raw JSON values become attributes: strings are unquoted, others stay JSON.
+_ATTRIBUTES: Final = (
+    "mapFromArrays(arrayMap(n -> toLowCardinality(n), pairs.1),"
+    """ arrayMap(r -> if(startsWith(r, '"'), JSONExtractString(r), r), pairs.2))"""
+)
+_EVENT_FIELDS: Final = "arrayFilter(f -> f.2 != 'null', JSONExtractKeysAndValuesRaw(payload))"
 _OPEN: Final = (semconv.EXECUTION_STARTED, semconv.PIPELINE_STARTED)
 _PIPELINES: Final = (semconv.PIPELINE_STARTED, semconv.PIPELINE_COMPLETED)
 _EXECUTIONS: Final = (
@@ -107,33 +108,104 @@ _TYPES: Final = (*_EXECUTIONS, *_PIPELINES, *sorted(semconv.CALLS))
 
 _SPAN_NAME: Final = f"""multiIf(
             t.span_name != '' AND startsWith(event_type, 'agent.'), t.span_name,
-            event_type NOT IN {_list(_TYPES)}, '',
-            has({_list(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
-            has({_list(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
+            event_type NOT IN {array(_TYPES)}, '',
+            has({array(_PIPELINES)}, event_type), trim(concat('{semconv.INVOKE_WORKFLOW} ', pipeline_type)),
+            has({array(_EXECUTIONS)}, event_type), trim(concat('{semconv.INVOKE_AGENT} ', agent_name)),
             event_type = '{semconv.TOOL_CALLED}',
             trim(concat('{semconv.EXECUTE_TOOL} ', t.tool_name)),
             event_type = '{semconv.LLM_CALLED}', trim(concat('chat ', llm_model)),
             splitByChar('.', event_type)[2])"""
 
+_IS_CALL: Final = f"event_type = '{semconv.LLM_CALLED}'"
+CLOSES: Final = "span_id != '' AND span_began > 0 AND span_name != ''"
+_BASE: Final = (
+    *("Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind"),
+    *(
+        "ServiceName",
+        "ResourceAttributes",
+        "ScopeName",
+        "ScopeVersion",
+        "SpanAttributes",
+        "Duration",
+    ),
+    *("StatusCode", "StatusMessage", "Events.Timestamp", "Events.Name", "Events.Attributes"),
+    *("Links.TraceId", "Links.SpanId", "Links.TraceState", "Links.Attributes"),
+    *("TenantId", "SequenceNumber", "Position", "IngestedAt", "Source"),
+)
+SPAN_COLUMNS: Final = ", ".join(f"`{name}`" for name in (*_BASE, *COLUMNS, "AttributeTypes"))
+"""Columns of `otel_spans`, in table order."""
+_TYPED: Final = ", ".join(
+    (
+        *(f"`{name}`" for name in _BASE),
+        # Cast to the table's types, as an insert would do.
+        *(f"CAST({name} AS {kind}) AS {name}" for name, (kind, _, _) in COLUMNS.items()),
+        "AttributeTypes",
+    )
+)
+
+
+def _sources() -> dict[str, list[tuple[str, str]]]:
+    """Return for each attribute its fields and the SQL of their values."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for field, names in _KNOWN.items():
+        for place, name in enumerate(names):
+            said = f"t.{field}"
+            if field == "llm_model" and place == 0:
+                # For a model call, the model that responded is distinguished from the requested one.
+                found.setdefault(semconv.ANSWERED_BY, []).append(
+                    (field, f"if({_IS_CALL}, {said}, '')")
+                )
+                said = f"if({_IS_CALL}, '', {said})"
+            found.setdefault(name, []).append((field, said))
+    found.setdefault(semconv.OPERATION, []).append(("operation", _OPERATION_OF_TYPE))
+    return found
+
+
+_SOURCES: Final = _sources()
+_SAID: Final = {
+    f"said_{slot}": first(*(sql for name in names for _, sql in _SOURCES.get(name, [])))
+    for slot, names in SLOTS.items()
+}
+_SLOT_FIELDS: Final = sorted(
+    {field for names in SLOTS.values() for name in names for field, _ in _SOURCES.get(name, [])}
+)
+
+
+_CLOSED_SPANS: Final = rendered(
+    "closed_spans.sql",
+    attributes=_ATTRIBUTES,
+    attribute_pairs=_ATTRIBUTE_PAIRS,
+    fields=_EVENT_FIELDS,
+    types=", ".join(f"{name} String" for name in (*_SLOT_FIELDS, "error_message", "stack_trace")),
+    said=",\n        ".join(f"{sql} AS {name}" for name, sql in _SAID.items()),
+    closes=CLOSES,
+)
+"""Complete spans of `agent_events`, as rows of `otel_spans`."""
 
 FRAGMENTS: Final = {
-    "event_fields": _FIELDS,
+    "event_fields": _EVENT_FIELDS,
     "untold_spans_query": rendered(
         "other_spans.sql",
-        attributes=_map("pairs.1", "pairs.2"),
-        attribute_pairs=_attributes(),
-        fields=_FIELDS,
-        pipelines=_list(_PIPELINES),
-        executions=_list(_EXECUTIONS),
-        opening=_list(_OPEN),
-        types=_list(_TYPES),
+        attributes=_ATTRIBUTES,
+        attribute_pairs=_ATTRIBUTE_PAIRS,
+        fields=_EVENT_FIELDS,
+        pipelines=array(_PIPELINES),
+        executions=array(_EXECUTIONS),
+        opening=array(_OPEN),
+        types=array(_TYPES),
     ),
     "span_name": _SPAN_NAME,
-    "own_attribute_pairs": _attributes(),
-    "own_attributes": _map("pairs.1", "pairs.2"),
+    "own_attributes": _ATTRIBUTES,
     "own_mark_pairs": _marks(),
-    "own_mark_types": _list(semconv.SPAN_EVENTS),
-    "own_mark_names": _list(name for name, _ in semconv.SPAN_EVENTS.values()),
+    "own_mark_types": array(semconv.SPAN_EVENTS),
+    "own_mark_names": array(name for name, _ in semconv.SPAN_EVENTS.values()),
     "own_client_type": repr(semconv.LLM_CALLED),
+    "span_columns": SPAN_COLUMNS,
+    "told_span_columns": _TYPED,
+    "told_spans_query": translation(_CLOSED_SPANS, said=True),
+    # Planned in every insert: a short form of the columns above for model calls.
+    "told_closes": CLOSES,
+    "told_provider": provider_of("llm_provider"),
+    "told_kind": kind_of("lower(JSONExtractString(payload, 'operation'))"),
 }
 """Values of `$name` in the `.sql` files."""

@@ -6,8 +6,7 @@ SELECT
     sum(agent_minutes.failed) AS failed,
     sum(agent_minutes.retries) AS retries,
     sum(agent_minutes.fallbacks) AS fallbacks,
-    sum(confidence_ppm) / 1e6 AS confidence,
-    sum(arraySum(mapValues(confidences))) AS sure
+    sum(confidence_ppm) / 1e6 / nullIf(sum(arraySum(mapValues(confidences))), 0) AS confidence
 FROM agent_minutes
 WHERE minute >= {since:DateTime('UTC')}
 GROUP BY tenant, agent

@@ -1,6 +1,6 @@
--- Which of some emitters have ended with all events stored, or were silent for three intervals.
+-- Which of some emitters have ended with all events stored, or were silent for three intervals, and their last heartbeat.
 -- The final heartbeat may arrive before the last events: claimed events not stored yet are in transit.
-SELECT emitter_id
+SELECT emitter_id, toUnixTimestamp64Nano(last_at) AS heard
 FROM
 (
     SELECT

@@ -9,10 +9,9 @@ FROM
             TraceId, SpanId, ParentSpanId, TraceState, SpanName, SpanKind, ServiceName, ResourceAttributes,
             ScopeName, ScopeVersion, SpanAttributes, toUnixTimestamp64Nano(Timestamp) AS began, Duration,
             StatusCode, StatusMessage,
-            arrayMap(t -> toUnixTimestamp64Nano(t), `Events.Timestamp`) AS event_times,
-            `Events.Name` AS event_names, `Events.Attributes` AS event_attributes,
-            `Links.TraceId` AS link_traces, `Links.SpanId` AS link_spans, `Links.TraceState` AS link_states,
-            `Links.Attributes` AS link_attributes,
+            arrayZip(arrayMap(t -> toUnixTimestamp64Nano(t), `Events.Timestamp`), `Events.Name`, `Events.Attributes`)
+                AS events,
+            arrayZip(`Links.TraceId`, `Links.SpanId`, `Links.TraceState`, `Links.Attributes`) AS links,
             AttributeTypes, if(Source = 'otlp', 0, 1) AS rank, '' AS EmitterId, SequenceNumber
         FROM whole_spans
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}
@@ -22,7 +21,7 @@ FROM
             CAST(map('service.name', ServiceName) AS Map(LowCardinality(String), String)),
             'tracereel', '', SpanAttributes, toUnixTimestamp64Nano(Timestamp), Duration,
             StatusCode, StatusMessage,
-            [], [], [], [], [], [], [],
+            [], [],
             CAST(map() AS Map(LowCardinality(String), UInt8)), if(State = 'closed', 2, 3), EmitterId, SequenceNumber
         FROM untold_spans
         WHERE TenantId = {tenant:String} AND TraceId IN {traces:Array(String)}

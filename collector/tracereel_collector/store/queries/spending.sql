@@ -1,9 +1,9 @@
--- Cost of models by tenant in dollars, recently and within a day, and the start of that day's data.
+-- Cost of models by tenant in dollars per hour: recently, and within a day or since its first data.
 SELECT
     tenant,
-    sumIf(nano_usd, minute >= {since:DateTime('UTC')}) / 1e9 AS lately,
-    sum(nano_usd) / 1e9 AS in_a_day,
-    toUnixTimestamp(min(minute)) AS first
+    sumIf(nano_usd, minute >= {since:DateTime('UTC')}) / 1e9 * 3600 / {lately:UInt32} AS usd_per_hour,
+    sum(nano_usd) / 1e9 * 3600 / greatest({lately:UInt32}, {now:Float64} - toUnixTimestamp(min(minute)))
+        AS usd_per_hour_of_day
 FROM
 (
     SELECT tenant, minute, agent, greatest(sum(execution_nano_usd), sum(call_nano_usd) + $unpriced) AS nano_usd
@@ -12,5 +12,5 @@ FROM
     GROUP BY tenant, minute, agent
 )
 GROUP BY tenant
-ORDER BY lately DESC, tenant
+ORDER BY usd_per_hour DESC, tenant
 LIMIT 100

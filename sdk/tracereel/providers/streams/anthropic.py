@@ -2,10 +2,9 @@
 
 from typing import Any, Final
 
-import msgspec
-
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
-from tracereel.providers.blocks import REQUESTS, REQUESTS_AT_PROVIDER
+from tracereel.providers.blocks import REQUESTS, REQUESTS_AT_PROVIDER, read_block
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
 from tracereel.providers.reading import (
@@ -22,25 +21,6 @@ from tracereel.providers.reading import (
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import read_usage
 
-
-class _AnthropicDelta(msgspec.Struct):
-    """Text fields of a block delta."""
-
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    partial_json: str = ""
-
-
-class _AnthropicDeltaChunk(msgspec.Struct):
-    """The most frequent kind of chunk."""
-
-    type: str
-    index: int
-    delta: _AnthropicDelta
-
-
-_read_delta: Final = msgspec.json.Decoder(_AnthropicDeltaChunk).decode
 _FIELDS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -122,32 +102,10 @@ class AnthropicStreamAdapter(StreamAdapter):
         elif not isinstance(kind, str):
             self._report("a chunk has no type")
 
-    def _take_text(self, data: bytes | str) -> bool:
-        if b'"content_block_delta"' not in data:
-            return False
-        chunk = _read_delta(data)
-        block = self._blocks.get(chunk.index)
-        if block is None or chunk.type != "content_block_delta":
-            return False
-        delta = chunk.delta
-        kind = delta.type
-        if kind == "text_delta":
-            name, part = "text", delta.text
-        elif kind == "input_json_delta":
-            name, part = "partial_json", delta.partial_json
-        elif kind == "thinking_delta":
-            name, part = "thinking", delta.thinking
-        else:
-            return False
-        self._block = chunk.index
-        if part:
-            self._piece(block.texts[name], part)
-        return True
-
     def _count(self, usage: Any) -> None:
         """Update token counts; they are cumulative, so the latest value replaces earlier ones."""
-        said = mapping(usage)
-        self._counts.update({name: each for name, each in said.items() if each is not None})
+        counts = mapping(usage)
+        self._counts.update({name: each for name, each in counts.items() if each is not None})
 
     def _take_block(self, chunk: Any) -> None:
         index = count(get(chunk, "index"))
@@ -158,9 +116,9 @@ class AnthropicStreamAdapter(StreamAdapter):
         self._blocks[index] = _Block(start)
         self._block = index
         if start.get("type") == "text" and text(start.get("text")):
-            self._said(start["text"])
+            self._emit_text(start["text"])
         elif start.get("type") == "thinking" and text(start.get("thinking")):
-            self._thought(start["thinking"])
+            self._emit_reasoning(start["thinking"])
 
     def _take_delta(self, fields: Any) -> None:
         index = fields.get("index")
@@ -179,7 +137,7 @@ class AnthropicStreamAdapter(StreamAdapter):
             citation = read_citation(raw)
             if citation is not None:
                 block.citations.append(raw)
-            self._cited(citation)
+            self._emit_citation(citation)
             return
         name = _FIELDS.get(kind)
         if name is None:
@@ -189,22 +147,18 @@ class AnthropicStreamAdapter(StreamAdapter):
             return
         self._room.keep(block.texts[name], part)
         if name == "text":
-            self._said(part)
+            self._emit_text(part)
         elif name == "thinking":
-            self._thought(part)
+            self._emit_reasoning(part)
         elif name == "partial_json":
             self._token()
 
     def _end_block(self, whole: dict[str, Any], index: int) -> None:
         """Emit the tool call of a complete block, if it is one."""
         if whole.get("type") in REQUESTS | REQUESTS_AT_PROVIDER:
-            self._called(
-                text(whole.get("id")),
-                text(whole.get("name")) or "",
-                whole.get("partial_json") or whole.get("input"),
-                number=index,
-                runs_at_provider=whole.get("type") in REQUESTS_AT_PROVIDER,
-            )
+            answer = Answer("assistant", self.provider)
+            read_block(answer, whole, index)
+            self._emit_calls(answer)
 
     def _flush(self) -> None:
         if self._blocks:
@@ -215,9 +169,9 @@ class AnthropicStreamAdapter(StreamAdapter):
             if not isinstance(block, dict):
                 continue
             if content := text(block.get("text")):
-                self._said(content)
+                self._emit_text(content)
             elif thought := text(block.get("thinking")):
-                self._thought(thought)
+                self._emit_reasoning(thought)
             else:
                 self._end_block(block, index)
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from tracereel._runtime.sse_parser import MAX_EVENT_BYTES, SseParser
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Citation,
@@ -17,12 +18,11 @@ from tracereel.providers.base import (
     StreamEvent,
     StreamEventType,
     StreamTimings,
-    ToolCall,
     Usage,
 )
 from tracereel.providers.failures import failure_of
 from tracereel.providers.normalizer import BatchResultNormalizer
-from tracereel.providers.reading import fields_text, json_object
+from tracereel.providers.reading import fields_text
 from tracereel.providers.stop_reasons import canonical_stop_reason
 
 MAX_KEPT_CHARACTERS: Final = 32 * 2**20
@@ -93,6 +93,8 @@ class StreamAdapter:
         """Events of the current chunk."""
         self._raw: Any = None
         """Chunk that is being read, kept in its events."""
+        self._is_followed = False
+        """Whether nothing reads the events, so that deltas need none; most chunks are deltas."""
         self._started = False
         self._stop_word: str | None = None
         self._end: StreamEvent | None = None
@@ -143,23 +145,22 @@ class StreamAdapter:
     def follow_bytes(self, data: bytes) -> bool:
         """Read bytes of a `text/event-stream` body, split anywhere, without returning events.
 
-        Return True if the provider has sent everything. Most events are text deltas; those are
-        parsed without creating objects for the other fields.
+        Return True if the provider has sent everything.
         """
         is_done = False
         for event in self._sse.feed(data):
-            if self._end is None:
-                try:
-                    if self._take_text(event.data):
-                        continue
-                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                    pass  # another format: parsed in full below
             if event.data.strip() == _DONE:
                 is_done = True
             elif (chunk := self._decoded(event.data)) is not None:
-                self.process_chunk(chunk)
+                self.follow_chunk(chunk)
         self._report_dropped()
         return is_done
+
+    def follow_chunk(self, chunk: Any) -> None:
+        """Read one chunk without returning events."""
+        self._is_followed = True
+        self.process_chunk(chunk)
+        self._is_followed = False
 
     def process_bytes(self, data: bytes) -> list[StreamEvent]:
         """Return the events of bytes of a `text/event-stream` body, split anywhere."""
@@ -258,17 +259,6 @@ class StreamAdapter:
         """Read one chunk and emit its events."""
         raise NotImplementedError
 
-    def take_text(self, data: bytes | str) -> bool:
-        """Read a JSON chunk if it only continues a text; otherwise return False without effect."""
-        try:
-            return self._end is None and self._take_text(data)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            return False
-
-    def _take_text(self, data: bytes | str) -> bool:  # noqa: ARG002
-        """Read a JSON chunk if it only continues a text."""
-        return False
-
     def _is_complete(self) -> bool:
         """Return whether the provider has completed the response."""
         return self._stop_word is not None
@@ -301,12 +291,6 @@ class StreamAdapter:
             self._started = True
             self._emit("stream_start")
 
-    def _piece(self, parts: list[str], part: str) -> None:
-        """Record a text delta without an event; most chunks pass here."""
-        self._room.keep(parts, part)
-        self._time = self._clock()
-        self._token()
-
     def _token(self) -> None:
         """Record the arrival of a token."""
         now = self._time
@@ -318,30 +302,26 @@ class StreamAdapter:
         self._last = now
         self._token_chunks += 1
 
-    def _said(self, content: str) -> None:
+    def _emit_text(self, content: str) -> None:
         self._token()
-        self._emit("content_delta", content=content)
+        if not self._is_followed:
+            self._emit("content_delta", content=content)
 
-    def _thought(self, reasoning: str) -> None:
+    def _emit_reasoning(self, reasoning: str) -> None:
         self._token()
-        self._emit("reasoning_delta", reasoning=reasoning)
+        if not self._is_followed:
+            self._emit("reasoning_delta", reasoning=reasoning)
 
-    def _called(
-        self, identity: str | None, name: str, given: Any, *, number: int, **more: Any
-    ) -> None:
-        """Emit a complete tool call of a block."""
-        self._block = number
-        arguments, kept = json_object(given)
-        call = ToolCall(
-            id=identity or f"call_0_{number}",
-            name=name,
-            arguments=arguments,
-            arguments_text=kept,
-            **more,
-        )
-        self._emit("tool_call", tool_call=call, is_final=True)
+    def _emit_calls(self, answer: Answer, *, message: int = 0, blocks_before: int = 0) -> None:
+        """Emit the tool calls of a complete message or block."""
+        for piece in answer.pieces:
+            if (call := piece.tool_call) is not None:
+                self._block = blocks_before + piece.block_index
+                identity = call.id or f"call_{message}_{piece.block_index}"
+                call = msgspec.structs.replace(call, id=identity)
+                self._emit("tool_call", tool_call=call, is_final=True)
 
-    def _cited(self, citation: Citation | None) -> None:
+    def _emit_citation(self, citation: Citation | None) -> None:
         if citation is None:
             self._report("a citation says nothing")
         else:

@@ -1,8 +1,6 @@
 """Stream adapter for Google streamGenerateContent."""
 
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from tracereel.providers.answers import Answer
 from tracereel.providers.base import Citation, Usage
@@ -12,35 +10,6 @@ from tracereel.providers.google import FINISH, SIGNATURE, SOURCES, read_part
 from tracereel.providers.reading import as_data, get, table, text, word
 from tracereel.providers.streams.base import Room, StreamAdapter
 from tracereel.providers.usage import read_usage
-
-
-class _TextPart(msgspec.Struct, forbid_unknown_fields=True):
-    """Part with only text."""
-
-    text: str
-
-
-class _TextContent(msgspec.Struct, forbid_unknown_fields=True):
-    parts: list[_TextPart]
-    role: str = ""
-
-
-class _TextCandidate(msgspec.Struct, forbid_unknown_fields=True):
-    content: _TextContent
-    index: int = 0
-
-
-class _TextChunk(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """The most frequent kind of chunk; chunks with other fields are rejected."""
-
-    candidates: list[_TextCandidate]
-    usage_metadata: dict[str, Any] | None = None
-    model_version: str = ""
-    response_id: str = ""
-    create_time: str = ""
-
-
-_read_text: Final = msgspec.json.Decoder(_TextChunk).decode
 
 
 class _Candidate:
@@ -68,10 +37,6 @@ class _Candidate:
         room.keep(parts, content)
         if signature is not None:
             self.parts[-1][SIGNATURE[0]] = as_data(signature)
-
-    def open_text(self) -> list[str] | None:
-        """Return the text of the last part, or `None` if it is something else."""
-        return None if not self.texts or self.parts[-1].get("thought") is True else self.texts[-1]
 
     def add(self, part: dict[str, Any]) -> None:
         self.parts.append(part)
@@ -124,26 +89,6 @@ class GoogleStreamAdapter(StreamAdapter):
             if self._stop_word is not None:
                 self._emit("usage", usage=self._usage())
 
-    def _take_text(self, data: bytes | str) -> bool:
-        if self._message_id is None or self._model is None or self._stop_word is not None:
-            return False
-        chunk = _read_text(data)
-        if len(chunk.candidates) != 1:
-            return False
-        candidate = chunk.candidates[0]
-        whole, parts = self._candidates.get(candidate.index), candidate.content.parts
-        if whole is None or whole.fields or len(parts) != 1:
-            return False
-        texts = whole.open_text()
-        if texts is None:
-            return False
-        if chunk.usage_metadata:
-            self._counts = chunk.usage_metadata
-        if part := parts[0].text:
-            self._block = len(whole.parts) - 1
-            self._piece(texts, part)
-        return True
-
     def _take_candidate(self, candidate: Any, position: int) -> None:
         given = table(candidate)
         index = given.get("index")
@@ -162,7 +107,7 @@ class GoogleStreamAdapter(StreamAdapter):
         if whole.fields:
             citations = read_grounding(whole.fields)
             for citation in citations[len(self._sources.get(key, ())) :]:
-                self._cited(citation)
+                self._emit_citation(citation)
             self._sources[key] = citations
 
     def _take_part(self, whole: _Candidate, part: Any) -> None:
@@ -176,9 +121,9 @@ class GoogleStreamAdapter(StreamAdapter):
             whole.add_text(content, is_thought=is_thought, signature=signature, room=self._room)
             self._block = len(whole.parts) - 1
             if content and is_thought:
-                self._thought(content)
+                self._emit_reasoning(content)
             elif content:
-                self._said(content)
+                self._emit_text(content)
             return
         data = as_data(part)
         if not isinstance(data, dict):
@@ -189,10 +134,7 @@ class GoogleStreamAdapter(StreamAdapter):
         self._token()
         answer = Answer("assistant", self.provider)
         read_part(answer, data, self._block)
-        for piece in answer.pieces:
-            if (call := piece.tool_call) is not None:
-                call = msgspec.structs.replace(call, id=call.id or f"call_0_{self._block}")
-                self._emit("tool_call", tool_call=call, is_final=True)
+        self._emit_calls(answer)
 
     def _usage(self) -> Usage | None:
         return read_usage(as_data(self._counts))

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from tracereel.providers.base import Usage, sum_known
 from tracereel.providers.blocks import THOUGHTS
 from tracereel.providers.citations import read_citation
@@ -111,7 +109,7 @@ class LangChainStreamAdapter(StreamAdapter):
         if isinstance(content, str):
             if content:
                 self._block = self._blocks_before
-                self._said(content)
+                self._emit_text(content)
         else:
             for block in content or ():
                 self._take_block(block)
@@ -121,7 +119,7 @@ class LangChainStreamAdapter(StreamAdapter):
     def _take_block(self, block: Any) -> None:
         if isinstance(block, str):
             if block:
-                self._said(block)
+                self._emit_text(block)
             return
         fields = table(block)
         index = count(fields.get("index"))
@@ -135,11 +133,11 @@ class LangChainStreamAdapter(StreamAdapter):
             for part in items(get(block, "summary")):
                 thought = thought or get(part, "text")
             if isinstance(thought, str) and thought:
-                self._thought(thought)
+                self._emit_reasoning(thought)
         elif isinstance(content := fields.get("text"), str) and content:
-            self._said(content)
+            self._emit_text(content)
         for each in (*items(fields.get("citations")), *items(fields.get("annotations"))):
-            self._cited(read_citation(as_data(each)))
+            self._emit_citation(read_citation(as_data(each)))
 
     def _take_end(self, run: str, output: Any) -> None:
         parts = self._parts(run)
@@ -153,15 +151,8 @@ class LangChainStreamAdapter(StreamAdapter):
         self._model = answer.model or self._model
         self._stop_word = answer.stop_word or self._stop_word
         number = list(self._messages).index(run)
-        highest = 0
-        for piece in answer.pieces:
-            highest = max(highest, piece.block_index + 1)
-            if (call := piece.tool_call) is not None:
-                self._block = self._blocks_before + piece.block_index
-                identity = call.id or f"call_{number}_{piece.block_index}"
-                call = msgspec.structs.replace(call, id=identity)
-                self._emit("tool_call", tool_call=call, is_final=True)
-        self._blocks_before += highest
+        self._emit_calls(answer, message=number, blocks_before=self._blocks_before)
+        self._blocks_before += max((each.block_index + 1 for each in answer.pieces), default=0)
         if answer.usage is not None:
             self._emit("usage", usage=answer.usage)
 

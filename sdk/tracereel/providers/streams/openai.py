@@ -1,50 +1,14 @@
 """Stream adapter for OpenAI chat completions and Responses API events."""
 
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
 from tracereel.providers.citations import read_citation
+from tracereel.providers.openai import read_call
 from tracereel.providers.reading import as_data, count, get, table, text, word
 from tracereel.providers.streams.openai_responses import ResponsesStreamAdapter
 from tracereel.providers.usage import read_usage
-
-
-class _OpenAiDelta(msgspec.Struct):
-    """Delta of a choice; it is more than text if another field is set."""
-
-    content: str
-    refusal: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    tool_calls: Any = None
-    function_call: Any = None
-    annotations: Any = None
-
-    @property
-    def is_text(self) -> bool:
-        others = self.refusal, self.tool_calls, self.function_call, self.annotations
-        return others == (None, None, None, None) and not (self.reasoning_content or self.reasoning)
-
-
-class _DeltaChoice(msgspec.Struct):
-    """Choice of a chunk."""
-
-    index: int
-    delta: _OpenAiDelta
-    finish_reason: Any = None
-    content_filter_results: Any = None
-
-
-class _OpenAiDeltaChunk(msgspec.Struct):
-    """The most frequent kind of chunk."""
-
-    choices: tuple[_DeltaChoice]
-    usage: Any = None
-
-
-_read_delta: Final = msgspec.json.Decoder(_OpenAiDeltaChunk).decode
 
 
 class _StreamedToolCall:
@@ -127,28 +91,6 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             self._counts = as_data(usage)
             self._emit("usage", usage=self._usage())
 
-    def _take_text(self, data: bytes | str) -> bool:
-        if self._response is not None:
-            return super()._take_text(data)
-        if self._message_id is None or self._model is None or b'"delta"' not in data:
-            return False
-        chunk = _read_delta(data)
-        choice = chunk.choices[0]
-        whole = self._choices.get(choice.index)
-        if (
-            whole is None
-            or not whole.content
-            or chunk.usage is not None
-            or choice.finish_reason is not None
-            or choice.content_filter_results is not None
-            or not choice.delta.is_text
-        ):
-            return False
-        self._block = 1 if whole.reasoning else 0
-        if part := choice.delta.content:
-            self._piece(whole.content, part)
-        return True
-
     def _take_choice(self, choice: Any) -> None:
         given = table(choice)
         index = given.get("index")
@@ -156,17 +98,17 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
         whole = self._choices.get(key)
         if whole is None:
             whole = self._choices[key] = _Choice()
-        if (told := given.get("delta")) is not None:
-            delta = table(told)
+        if (given_delta := given.get("delta")) is not None:
+            delta = table(given_delta)
             part = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(part, str) and part:
                 self._block = 0
                 self._room.keep(whole.reasoning, part)
-                self._thought(part)
+                self._emit_reasoning(part)
             if isinstance(part := delta.get("content"), str) and part:
                 self._block = 1 if whole.reasoning else 0
                 self._room.keep(whole.content, part)
-                self._said(part)
+                self._emit_text(part)
             if isinstance(part := delta.get("refusal"), str) and part:
                 self._room.keep(whole.refusal, part)
                 self._token()
@@ -174,13 +116,13 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             for each in delta.get("annotations") or ():
                 raw = as_data(each)
                 whole.annotations.append(raw)
-                self._cited(read_citation(raw, "".join(whole.content)))
+                self._emit_citation(read_citation(raw, "".join(whole.content)))
         if (filters := given.get("content_filter_results")) is not None:
             whole.filters = as_data(filters)
         finish = given.get("finish_reason")
-        if finish is not None and (said := word(finish)) is not None:
-            whole.finish = self._stop_word = said
-            self._emit_calls(whole)
+        if finish is not None and (reason := word(finish)) is not None:
+            whole.finish = self._stop_word = reason
+            self._emit_choice(whole)
 
     def _take_calls(self, whole: _Choice, delta: Any) -> None:
         calls = delta.get("tool_calls")
@@ -207,18 +149,19 @@ class OpenAIStreamAdapter(ResponsesStreamAdapter):
             if isinstance(part := get(function, "arguments", "input"), str) and part:
                 self._room.keep(call.arguments, part)
 
-    def _emit_calls(self, whole: _Choice) -> None:
+    def _emit_choice(self, whole: _Choice) -> None:
         for position, number in enumerate(sorted(whole.calls)):
             call = whole.calls[number]
             if not call.is_emitted and call.name:
                 call.is_emitted = True
-                block = whole.blocks_before_calls() + position
-                self._called(call.id, call.name, "".join(call.arguments), number=block)
+                answer = Answer("assistant", self.provider)
+                read_call(answer, call.whole(), whole.blocks_before_calls() + position)
+                self._emit_calls(answer)
 
     def _flush(self) -> None:
         if self._stop_word is not None:
             for whole in self._choices.values():
-                self._emit_calls(whole)
+                self._emit_choice(whole)
 
     def _usage(self) -> Usage | None:
         return read_usage(self._counts) if self._response is None else super()._usage()

@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-import msgspec
-
+from tracereel.providers.answers import Answer
 from tracereel.providers.base import Usage
+from tracereel.providers.blocks import read_block
 from tracereel.providers.citations import read_citation
 from tracereel.providers.failures import read_failure
 from tracereel.providers.openai_responses import CALLS, stop_word_of
-from tracereel.providers.reading import as_data, count, first_text, get, items, mapping, table, text
+from tracereel.providers.reading import as_data, count, get, items, mapping, table, text
 from tracereel.providers.streams.base import StreamAdapter
 from tracereel.providers.usage import usage_of
 
@@ -32,18 +32,6 @@ _PART_TYPES: Final = {
     ("reasoning", "summary", "text"): "summary_text",
 }
 _MAX_PARTS: Final = 1_000
-
-
-class _TextDelta(msgspec.Struct):
-    """The most frequent kind of event."""
-
-    type: str
-    output_index: int
-    delta: str
-    content_index: int = 0
-
-
-_read_delta: Final = msgspec.json.Decoder(_TextDelta).decode
 
 
 class ResponsesStreamAdapter(StreamAdapter):
@@ -87,25 +75,12 @@ class ResponsesStreamAdapter(StreamAdapter):
             citation = read_citation(raw, so_far)
             if citation is not None:
                 self._annotations.setdefault((number, part), []).append(raw)
-            self._cited(citation)
+            self._emit_citation(citation)
         elif kind in _ENDS and self._response is not None:
             if (usage := self._usage()) is not None:
                 self._emit("usage", usage=usage)
             self._stop_word = stop_word_of(self._response)
             self._close(None, read_failure(self._response))
-
-    def _take_text(self, data: bytes | str) -> bool:
-        if b'"response.output_text.delta"' not in data:
-            return False
-        event = _read_delta(data)
-        if event.type != _TEXT or not event.delta:
-            return False
-        grown = self._growing.get((event.output_index, "content", event.content_index, "text"))
-        if grown is None:
-            return False
-        self._block = event.output_index
-        self._piece(grown, event.delta)
-        return True
 
     def _take_delta(self, kind: str, number: int | None, fields: Any) -> None:
         delta = fields.get("delta")
@@ -119,9 +94,9 @@ class ResponsesStreamAdapter(StreamAdapter):
             self._items[number] = {"type": item if name else "function_call"}
         self._room.keep(self._growing.setdefault((number, name, part, field), []), delta)
         if kind == _TEXT and delta:
-            self._said(delta)
+            self._emit_text(delta)
         elif "reasoning" in kind and delta:
-            self._thought(delta)
+            self._emit_reasoning(delta)
         elif not name or field == "refusal":
             self._token()
 
@@ -136,14 +111,9 @@ class ResponsesStreamAdapter(StreamAdapter):
         for key in [key for key in self._growing if key[0] == number]:
             del self._growing[key]
         if item.get("type") in CALLS:
-            identity, own = first_text(item, "call_id", "id"), text(item.get("id"))
-            self._called(
-                identity,
-                text(item.get("name")) or "",
-                get(item, "arguments", "input"),
-                number=number,
-                provider_id=own if own != identity else None,
-            )
+            answer = Answer("assistant", self.provider)
+            read_block(answer, item, number)
+            self._emit_calls(answer)
 
     def _usage(self) -> Usage | None:
         return usage_of(self._response)
