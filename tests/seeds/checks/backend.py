@@ -299,9 +299,12 @@ def frontend_event(row, evidence):
 
 @check
 def persisted_only_after(row, evidence):
-    """Nothing has stored these events."""
+    """An event is persisted once `emit` says so, and transient ones never are."""
     for event in results.every_event().values():
-        assert to_event_store(event)["persistence_state"] != "persisted"
+        assert to_event_store(event)["persistence_state"] == "transient"
+        kept = "persisted" if event.persistence_strategy == "sync" else "transient"
+        for emitted, state in (("stored", kept), ("spooled", kept), ("dropped", "transient")):
+            assert to_event_store(event, emitted)["persistence_state"] == state
 
 
 @check

@@ -364,6 +364,7 @@ def transient_is_not_stored(row, evidence):
     turn = stored_turn(evidence)
     assert turn["thinking"]["persistence_strategy"] == "transient"
     assert "I need to..." not in json.dumps(turn["thinking"])
+    assert turn["thinking"]["content_size_bytes"] == len("I need to...")
     assert turn["assistant_message"]["content"] == "Done! Order SO-001 created."
 
 
