@@ -16,6 +16,7 @@ def evidence(tmp_path_factory):
                 patch.delenv(name)
         folder = tmp_path_factory.mktemp("seeds")
         patch.setenv("TRACEREEL_SPOOL_DIR", str(folder / "spool"))
+        patch.setenv("QUESTIONS_API_KEY", "a-key-of-the-seed-tests")  # of the SSE example
         made = Evidence(folder)
         yield made
         made.close()
