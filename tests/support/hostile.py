@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from tracereel import semconv
 from tracereel.events import EVENT_MODELS, CustomEvent
 from tracereel.heartbeats import Heartbeat
-from tracereel.tape import shapes
+from tracereel.tape import format as tape_format
 from tracereel_collector.ingest.otlp_schema import SIGNALS
 from tracereel_collector.ingest.scores import ScoreInput
 
@@ -226,8 +226,11 @@ def events(maker: Maker) -> list[dict[str, Any]]:
 def tape(maker: Maker, **header: Any) -> list[dict[str, Any]]:
     """Return a whole tape, with an attack in every field of its records."""
     found = []
-    for kind, shape in shapes._SHAPES.items():
+    for kind, shape in tape_format._SHAPES.items():
         (schema,), definitions = msgspec.json.schema_components([shape])
+        for definition in definitions.values():
+            for name in [name for name in definition["properties"] if name.startswith("_")]:
+                del definition["properties"][name]  # set by the parser, never read
         record = maker.value(schema, definitions)
         found.append({"r": kind, **record})
     records = {record["r"]: record for record in found}

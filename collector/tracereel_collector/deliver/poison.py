@@ -29,7 +29,7 @@ class NothingPassesError(Exception):
         self.reason = reason
 
 
-def insert_what_can_be(
+def insert_in_parts(
     bodies: Sequence[QueuedBody], *, token: str, insert: Insert
 ) -> list[Quarantined]:
     """Insert a failed batch in parts; return the refused records.

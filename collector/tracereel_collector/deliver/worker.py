@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from tracereel_collector.deliver.pace import Pace
-from tracereel_collector.deliver.poison import NothingPassesError, are_few, insert_what_can_be
+from tracereel_collector.deliver.poison import NothingPassesError, are_few, insert_in_parts
 from tracereel_collector.errors import (
     CollectorError,
     PermanentError,
@@ -178,7 +178,7 @@ class DeliveryWorker:
             else:
                 return []
             try:
-                refused = insert_what_can_be(
+                refused = insert_in_parts(
                     bodies,
                     token=batch.token,
                     insert=lambda part, token: self._insert(batch.kind, part, token, 0.0),
@@ -234,7 +234,7 @@ class DeliveryWorker:
                 # Retry: a failing disk can look like bad data, and memory may be short only briefly.
                 if self._stop.is_set():
                     raise StoreUnavailableError("stopped while the store refused") from error
-                if refusals == _patience(bodies, error):
+                if refusals == _most_refusals(bodies, error):
                     raise
                 refusals += 1
                 self._metrics.retries.labels(kind).inc()
@@ -280,7 +280,7 @@ class DeliveryWorker:
             ) from error
 
 
-def _patience(bodies: Sequence[QueuedBody], error: CollectorError) -> int:
+def _most_refusals(bodies: Sequence[QueuedBody], error: CollectorError) -> int:
     """Return how often an insert is retried before it is split or quarantined."""
     alone = len(bodies) == 1 and bodies[0].records == 1
     return REFUSALS_ALONE if alone and isinstance(error, TooMuchAtOnceError) else REFUSALS

@@ -366,8 +366,10 @@ def _read(record: Any) -> Any:
     shape = _SHAPES.get(kind)
     if shape is None:
         return record
+    # Names with an underscore are the parser's; a record must not set them.
+    sent = {name: value for name, value in record.items() if not str(name).startswith("_")}
     try:
-        found = msgspec.convert(record, shape)
+        found = msgspec.convert(sent, shape)
     except msgspec.ValidationError as error:
         raise ValueError(f"a record of kind {kind}: {error}") from error
     if kind == "run" and "started" in record:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracereel._core.tape_session import RUNS, Live, TapeSession
 from tracereel.tape import codec
+from tracereel.tape.call_matching import CallPosition
 from tracereel.tape.differences import differences, ends_alike
 from tracereel.tape.divergence import (
     Divergence,
@@ -18,7 +19,6 @@ from tracereel.tape.divergence import (
 )
 from tracereel.tape.divergence_detector import DivergenceDetector
 from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
-from tracereel.tape.keys import CallPosition
 from tracereel.tape.loops import Clock, Loops
 from tracereel.tape.overrides import Override, Overrides
 from tracereel.tape.payloads import hash_of, pack, same

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracereel_collector.deliver.poison import insert_what_can_be
+from tracereel_collector.deliver.poison import insert_in_parts
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.store.clickhouse import BadDataError
@@ -57,7 +57,7 @@ def test_everything_but_the_poison_is_stored_once_and_in_order(batch):
     sizes, poison = batch
     store = PickyStore(poison)
 
-    refused = insert_what_can_be(bodies_of(sizes), token="t", insert=store.insert)
+    refused = insert_in_parts(bodies_of(sizes), token="t", insert=store.insert)
 
     assert store.lines == [n for n in range(1, sum(sizes) + 1) if n not in poison]
     assert [each.sequence_number for each in refused] == sorted(poison)
@@ -68,10 +68,10 @@ def test_everything_but_the_poison_is_stored_once_and_in_order(batch):
 def test_doing_it_again_after_a_crash_stores_nothing_twice(batch):
     sizes, poison = batch
     store = PickyStore(poison)
-    insert_what_can_be(bodies_of(sizes), token="t", insert=store.insert)
+    insert_in_parts(bodies_of(sizes), token="t", insert=store.insert)
     once = store.lines
 
-    insert_what_can_be(bodies_of(sizes), token="t", insert=store.insert)
+    insert_in_parts(bodies_of(sizes), token="t", insert=store.insert)
 
     assert store.lines == once
 
@@ -81,7 +81,7 @@ def test_store_outage_is_not_treated_as_poison():
         raise StoreUnavailableError("away")
 
     with pytest.raises(StoreUnavailableError):
-        insert_what_can_be(bodies_of([2, 2]), token="t", insert=insert)
+        insert_in_parts(bodies_of([2, 2]), token="t", insert=insert)
 
 
 def test_a_span_body_is_quarantined_whole():
@@ -89,6 +89,6 @@ def test_a_span_body_is_quarantined_whole():
         if any(body.id == 1 for body in bodies):
             raise BadDataError("corrupt")
 
-    (refused,) = insert_what_can_be(bodies_of([2, 3, 2], kind=Kind.SPANS), token="t", insert=insert)
+    (refused,) = insert_in_parts(bodies_of([2, 3, 2], kind=Kind.SPANS), token="t", insert=insert)
 
     assert (refused.sequence_number, refused.records) == (3, 3)

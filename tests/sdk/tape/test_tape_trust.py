@@ -490,3 +490,19 @@ def test_an_exported_test_calls_nothing_that_its_tape_should_not_name(
     assert not canary.exists()
     assert done.returncode == 1, done.stdout
     assert "no decorator of tracereel is on it" in done.stdout
+
+
+def test_records_cannot_set_the_fields_of_the_parser():
+    nested: Any = []
+    for _ in range(5_000):
+        nested = [
+            {"n": 1, "p": 0, "k": "tool", "name": "x", "c": "call", "t": 0, "_children": nested}
+        ]
+    call = {"r": "open", "n": 1, "p": 0, "k": "tool", "name": "look", "c": "call", "t": 0}
+    forged = {**call, "_children": nested, "_end": {"n": 1}, "_chunks": "no list", "_after": "x"}
+
+    tape = tape_format.parse([{"tape_id": "t", "part": 0, "records": [forged]}])
+
+    assert [(each.end, each.chunks, each.children) for each in tape.calls.values()] == [
+        (None, [], [])
+    ]

@@ -2,7 +2,7 @@
 
 A call is matched among the calls inside the same parent: the n-th with the same arguments. So
 tasks and threads match in any start order. If there is none, the first remaining call of the same
-name is used, to report the change. Times, ids, addresses and salted hashes are ignored.
+name is used, to report the change. Arguments that identify a run (`payloads.UNHASHED`) are not compared.
 """
 
 from collections import deque
