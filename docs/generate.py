@@ -26,9 +26,18 @@ def generated() -> dict[Path, str]:
     return {
         dialects: _replaced(text, "dialects", _dialects_table()),
         HERE / "events.schema.json": schema,
+        HERE / "seeds.md": _seeds(),
         security: _replaced(security.read_text(encoding="utf-8"), "scopes", _scopes_table()),
         http: _replaced(http.read_text(encoding="utf-8"), "settings", _settings_table()),
     }
+
+
+def _seeds() -> str:
+    """The page of the seeds, from the rows of their test suite."""
+    sys.path.insert(0, str(HERE.parent))  # this file is run as a script
+    from tests.seeds.document import document
+
+    return document()
 
 
 def _settings_table() -> str:

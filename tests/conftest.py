@@ -6,6 +6,10 @@ from pathlib import Path
 
 from hypothesis import settings
 
+from tests.seeds.summary import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
+
 TESTS = Path(__file__).parent
 
 settings.register_profile("untimed", deadline=None)
@@ -25,8 +29,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = (
-    *("architecture", "kill", "lifecycle", "burst", "backup", "workers", "migrate_store", "page"),
-    *("outage", "sdk", "deletion", "openapi", "forward", "many", "upgrade", "self_observation"),
+    *(
+        "architecture",
+        "kill",
+        "lifecycle",
+        "burst",
+        "backup",
+        "workers",
+        "rows",
+        "migrate_store",
+        "page",
+    ),
+    *("page", "outage", "sdk", "deletion", "openapi", "forward", "many", "upgrade"),
+    "self_observation",
 )
 """Slow modules, most of them with few tests; the slowest first."""
 FOLDERS = ("e2e", "dashboards", "collector", "queue")

@@ -1,0 +1,1 @@
+"""Programs of users that the rows look at."""

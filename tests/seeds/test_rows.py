@@ -1,0 +1,62 @@
+"""Conformance with the seeds: one test per row, against the public API."""
+
+import re
+
+import pytest
+
+from tests.seeds.checks import CHECKS, WITH_COLLECTOR
+from tests.seeds.pending import PENDING
+from tests.seeds.rows import all_rows, seeds, words
+
+EXPECTED = {"000": 85, "001": 83, "002": 23, "003": 73, "004": 216, "card": 21}
+
+
+def _marks(row):
+    if row.check in WITH_COLLECTOR:
+        yield pytest.mark.e2e
+    if row.pending is not None:
+        yield pytest.mark.xfail(strict=True, reason=f"item {row.pending} is not here yet")
+
+
+def _parameters():
+    for row in all_rows():
+        if row.check is not None:
+            yield pytest.param(row, id=row.id, marks=tuple(_marks(row)))
+
+
+@pytest.mark.parametrize("row", list(_parameters()))
+def test_row(row, evidence):
+    CHECKS[row.check](row, evidence)
+
+
+def test_every_row_of_every_seed_is_listed_once():
+    assert {seed.name: len(seed.rows) for seed in seeds()} == EXPECTED
+    for seed in seeds():
+        numbers = [int(row.id.rpartition(".")[2]) for row in seed.rows]
+        assert numbers == list(range(1, len(seed.rows) + 1))
+
+
+def test_every_row_has_a_check_or_a_reason():
+    for row in all_rows():
+        assert row.check in CHECKS if row.check else row.why, row.id
+        assert row.status == "works" or row.why, row.id
+        assert row.status != "deviates" or row.ours, row.id
+
+
+def test_every_check_is_used_by_a_row():
+    assert CHECKS.keys() == {row.check for row in all_rows() if row.check}
+
+
+def test_pending_rows_exist():
+    assert PENDING.keys() <= {row.id for row in all_rows()}
+
+
+def test_words_of_the_seeds_are_listed_once():
+    listed = [entry["seed"] for entry in words()["word"]]
+    assert len(listed) == len(set(listed))
+    named = " ".join(listed)
+    for word in (
+        *("MockEventCollector", "AnthropicAdapter", "BatchAdapterFactory"),
+        *("normalizeMessage", "get_events_by_trace"),
+    ):
+        assert re.search(rf"\b{word}\b", named)
