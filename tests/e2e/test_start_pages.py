@@ -45,9 +45,7 @@ def tracereel(*words):
 def wait_for_run(collector, query):
     def found():
         traces = http("GET", f"{collector.url}/v1/traces?{query}").json()["traces"]
-        # After the end of its program, a run looks crashed until its last events are stored.
-        unfinished = ("running", "crashed")
-        return traces[0] if traces and traces[0]["status"] not in unfinished else None
+        return traces[0] if traces and traces[0]["status"] != "running" else None
 
     return wait_until(found, message=f"no run with {query}")
 

@@ -43,6 +43,8 @@ _WIDER = (HOUR, DAY, 8 * DAY)
 """Look-back periods that are tried before the whole window, for searches without filters."""
 _WIDER_FILTERED = (2 * HOUR, DAY)
 """Look-back periods for searches with filters; fewer, because matches may be rare."""
+_JUST_ENDED = 60 * SECOND
+"""Age of a last heartbeat up to which events of its emitter may still be in transit."""
 _END_OF_TIME = (2**32 - 1) * SECOND
 
 
@@ -272,26 +274,28 @@ class Search:
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
         columns = {name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")}
-        rows = read_rows(
-            *(self.store, reach.fill("search_found", **columns), _FoundTrace),
-            tenant=tenant,
-            runs=list(places),
-            first_hour=hour_of(min(places.values()) - REACH),
-            last_hour=hour_of(ends),
-            **reach.costs.parameters,
-        )
-        self._mark_crashed(tenant, rows)
-        return {row.run: row for row in rows}
 
-    def _mark_crashed(self, tenant: str, rows: Sequence[_FoundTrace]) -> None:
-        """Set the status of runs without an end whose emitters are all gone."""
-        running = [(row, row.by_kind()["emitter"]) for row in rows if row.status == "running"]
-        asked = sorted({each for _, emitters in running for each in emitters})
+        def read() -> list[_FoundTrace]:
+            return read_rows(
+                *(self.store, reach.fill("search_found", **columns), _FoundTrace),
+                tenant=tenant,
+                runs=list(places),
+                first_hour=hour_of(min(places.values()) - REACH),
+                last_hour=hour_of(ends),
+                **reach.costs.parameters,
+            )
+
+        rows = read()
+        asked = sorted({each for _, emitters in _running(rows) for each in emitters})
         now = (self.trusted_unix_nano or self.now_unix_nano)()
         gone = gone_emitters(self.store, tenant, asked, now_unix_nano=now)
-        for row, emitters in running:
+        if any(heard > now - _JUST_ENDED for heard in gone.values()):
+            # Its last events may have been stored between the two queries.
+            rows = read()
+        for row, emitters in _running(rows):
             if emitters and gone.keys() >= set(emitters):
                 row.status = CRASHED
+        return {row.run: row for row in rows}
 
     def _add_executions(self, tenant: str, runs: Sequence[dict[str, Any]], most: int) -> None:
         """Add the first executions of each run; runs known only from spans have none."""
@@ -353,6 +357,11 @@ def _in_window(condition: FilterSql, window: Window) -> FilterSql:
         last_hour=hour_of(_END_OF_TIME if window.end is None else window.end + REACH),
     )
     return made
+
+
+def _running(rows: Sequence[_FoundTrace]) -> list[tuple[_FoundTrace, list[str]]]:
+    """Return the runs without an end, with their emitters."""
+    return [(row, row.by_kind()["emitter"]) for row in rows if row.status == "running"]
 
 
 def _shown(row: _FoundTrace) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Run search: filters, windows and pages, over events and spans."""
 
 import itertools
+import time
 
 import pytest
 
@@ -258,6 +259,22 @@ def test_early_end_heartbeat_does_not_mark_the_run_as_crashed(told, search, beat
 
     told(*numbered)
     assert search()["traces"][0]["status"] == "success"
+
+
+def test_events_stored_during_a_search_do_not_mark_the_run_as_crashed(told, beat, migrated, tenant):
+    begin, *rest = run("late", emitter_id="emt_3")
+    numbered = [{**event, "emitter_seq": number} for number, event in enumerate(rest, 2)]
+    told({**begin, "emitter_seq": 1})
+    beat("emt_3", "ended", recorded=1 + len(rest))
+
+    def clock_between_the_queries():
+        told(*numbered)
+        return time.time_ns()
+
+    searching = Search(migrated, lambda: NOW, trusted_unix_nano=clock_between_the_queries)
+    (found,) = searching.answer(tenant, SearchQuery())["traces"]
+
+    assert found["status"] == "success"
 
 
 def test_an_agent_that_ended_inside_of_an_open_pipeline_does_not_end_the_run(told, search):
