@@ -157,6 +157,9 @@ class Config:
         _flag,
         "Off: no summaries, prompts, decision data or inputs of failed calls are recorded.",
     )
+    store_thinking: bool = _row(
+        False, _flag, "On: the reasoning of models is recorded. By default only its size is."
+    )
     compression: str = _row(
         "auto",
         _one_of(COMPRESSIONS),

@@ -1,7 +1,7 @@
 """Adds the envelope to events, shows them on the span and passes them to the recorder."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tracereel import semconv
 from tracereel._core import recorder as _recorder
@@ -13,6 +13,9 @@ from tracereel._runtime.clock import rfc3339
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
 
+Emitted = Literal["dropped", "held", "spooled", "stored"]
+"""Where an emitted event is: nowhere, in memory, on disk, or in the collector's store."""
+
 
 def record_all(
     events: list[dict[str, Any]],
@@ -22,11 +25,12 @@ def record_all(
     *,
     closes_run: bool | None = False,
     seconds: float | None = None,
-) -> None:
+) -> tuple[dict[str, Any], bool]:
     """Redact events of one moment, add the envelope fields and record them in this order.
 
     The spool adds the sequence numbers, and the event count if the last event closes its run. With
-    `closes_run=None` a closed run stays closed and gets a new count.
+    `closes_run=None` a closed run stays closed and gets a new count. Return the last event, and
+    whether it is in the spool.
     """
     if recorder.closed:
         # Reconfigured during the call: the events go to the new recorder.
@@ -42,7 +46,7 @@ def record_all(
             strip_content(event)
         guard.report("redaction", error)
     whole = [_whole(event, execution, recorder, now_ns) for event in events]
-    recorder.record_all(whole, trace, closes_run=closes_run, seconds=seconds)
+    return whole[-1], recorder.record_all(whole, trace, closes_run=closes_run, seconds=seconds)
 
 
 def record_tape(event: dict[str, Any], execution: "Execution", recorder: Recorder) -> None:
@@ -84,11 +88,14 @@ def _whole(
     return whole
 
 
-def emit(execution: "Execution", event: dict[str, Any]) -> None:
-    """Record an event of a running execution and show it on its span."""
+def emit(execution: "Execution", event: dict[str, Any], *, stored_within: float = 0) -> Emitted:
+    """Record an event of a running execution and show it on its span.
+
+    With `stored_within` seconds, wait until the collector has stored it.
+    """
     recorder = _recorder.active()
     if recorder is None:
-        return
+        return "dropped"
     span, shown = execution.span, semconv.SPAN_EVENTS.get(event["event_type"])
     if shown is not None:
         with guard.Guard("span"):
@@ -102,4 +109,9 @@ def emit(execution: "Execution", event: dict[str, Any]) -> None:
         closes = not execution.goes_on()
         if closes:
             recorder.reopen(execution.trace)
-    record_all([event], execution, recorder, time.time_ns(), closes_run=closes)
+    whole, is_spooled = record_all([event], execution, recorder, time.time_ns(), closes_run=closes)
+    if not is_spooled:
+        return "held" if recorder.samples else "dropped"
+    if stored_within > 0 and recorder.is_stored(whole, stored_within):
+        return "stored"
+    return "spooled" if recorder.spools_to_disk else "held"

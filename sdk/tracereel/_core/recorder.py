@@ -26,6 +26,7 @@ from tracereel._export.destinations import spool_of
 from tracereel._export.leftovers import ship_at_exit
 from tracereel._export.shipper import FlushResult, Shipper
 from tracereel._export.spool import SPOOL_ERROR
+from tracereel._export.store_confirmation import confirm_stored
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
 from tracereel._redact.event_redaction import Privacy, hashed
@@ -145,12 +146,12 @@ class Recorder:
         *,
         closes_run: bool | None,
         seconds: float | None,
-    ) -> None:
+    ) -> bool:
         """Write, count and log redacted events of one moment; the last one may close the run.
 
-        A failure of one of these does not affect the others.
+        A failure of one of these does not affect the others. Return whether they are in the spool.
         """
-        self.keep(events, trace, closes_run=closes_run)
+        is_spooled = self.keep(events, trace, closes_run=closes_run)
         last = events[-1]
         for event in events:
             try:
@@ -161,29 +162,52 @@ class Recorder:
                 self.logs.write(event)
             except Exception as error:  # noqa: BLE001
                 guard.report("logs", error)
+        return is_spooled
 
-    def keep(self, events: list[Event], trace: TraceState, *, closes_run: bool | None) -> None:
-        """Write redacted events of one moment, without metrics and logs."""
+    def keep(self, events: list[Event], trace: TraceState, *, closes_run: bool | None) -> bool:
+        """Write redacted events of one moment, without metrics and logs.
+
+        Return whether they are in the spool; a sampler may hold them.
+        """
         try:
             if self._sampler is None:
-                self._store(events, trace, closes_run)
-                return
+                return self._store(events, trace, closes_run)
             for event in events:
                 closes = closes_run if event is events[-1] else False
                 self._sampler.offer(event, trace, closes_run=closes)
         except Exception as error:  # noqa: BLE001
             guard.report("spool", error)
             self.drop("internal_error", len(events))
+        return False
 
     def _store(
         self, events: list[Event], trace: TraceState | None, closes_run: bool | None
-    ) -> None:
+    ) -> bool:
         bodies = [values.encode(event) for event in events]
         reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
         else:
             self.drop(reason, len(bodies))
+        return reason is None
+
+    @property
+    def samples(self) -> bool:
+        """Whether events wait in memory for the decision of a sampler."""
+        return self._sampler is not None
+
+    @property
+    def spools_to_disk(self) -> bool:
+        """Whether recorded events are on disk, not in memory because of a disk error."""
+        return not self._spool.memory.numbers()
+
+    def is_stored(self, event: Event, timeout: float) -> bool:
+        """Wait until the collector has stored a recorded event, at most `timeout` seconds."""
+        deadline, target = time.monotonic() + timeout, self._spool.recorded
+        self._shipper.drain(timeout)
+        if self._shipper.settled < target:
+            return False
+        return confirm_stored(self.config, values.encode(event), deadline - time.monotonic())
 
     def drop(self, reason: str, events: int = 1) -> None:
         """Count events that are not recorded."""
@@ -350,6 +374,7 @@ def configure(
     exit_timeout: float | None = None,
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
+    store_thinking: bool | None = None,
     compression: str | None = None,
     redaction: Redaction | bool | None = None,
     sample_rate: float | None = None,
