@@ -12,6 +12,7 @@ from tracereel._core.error_details import cancels
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
+from tracereel.integrations._decisions import decision_events
 from tracereel.integrations._dialects import Dialect
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
@@ -174,12 +175,24 @@ class ModelCall:
         data = as_data(answer) if not isinstance(answer, dict) else answer
         if not self.dialect.is_conversation:
             self._note(usage_of(data), text(mapping(data).get("model")), None, ())
+            if self.dialect.has_decisions:
+                self._decided(data)
             self._close(None)
             return
         normalizer = BatchResultNormalizer(
             provider=self.dialect.provider, model=self.model, keep_raw=False
         )
         self.told(normalizer.normalize_data(data), shown or data)
+
+    def _decided(self, data: Any) -> None:
+        """Add one decision record per question that the response answers."""
+        captures = self._recorder.config.capture_content
+        elapsed = max(0, time.perf_counter_ns() - self.start_tick) // 1_000_000
+        for event in decision_events(self._body, data, captures=captures, duration_ms=elapsed):
+            self._add(event)
+        if captures and self._scope is not None:
+            said = self.dialect.said(mapping(data))
+            self.execution.notes["output_messages"] = values.plain(said)
 
     def told(
         self,
