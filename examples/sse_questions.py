@@ -1,11 +1,14 @@
 """Call an SSE agent over HTTP and record both sides as one trace.
 
 The agent is in `tracereel.demo.questions`. The decorator records the server, `wrap` records the
-client. Replay the client's run without the server: `tracereel replay TRACE_ID --run` in this
-folder.
+client. The endpoint demands the key `QUESTIONS_API_KEY` as `x-api-key`; by default it is random.
+Replay the client's run without the server: `tracereel replay TRACE_ID --run` in this folder.
 """
 
+import hmac
 import json
+import os
+import secrets
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,11 +19,20 @@ from tracereel.demo import questions
 from tracereel.integrations.sse import wrap
 from tracereel.propagation import extract, inject
 
+KEY = os.environ.get("QUESTIONS_API_KEY") or secrets.token_urlsafe(16)
+
 
 class Endpoint(BaseHTTPRequestHandler):
-    """`POST` endpoint with `message` and optional `threadId`; responds with an event stream."""
+    """`POST` endpoint with `message` and optional `threadId`; responds with an event stream.
+
+    All requests of the process have the same agent (`questions.MANAGER`).
+    """
 
     def do_POST(self) -> None:
+        key = self.headers.get("x-api-key", "")
+        if not hmac.compare_digest(key.encode(), KEY.encode()):
+            self.refuse()
+            return
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -29,6 +41,15 @@ class Endpoint(BaseHTTPRequestHandler):
             for frame in questions.ask(body["message"], thread_id=body.get("threadId")):
                 self.wfile.write(frame.encode())
 
+    def refuse(self) -> None:
+        """Answer a request without the key."""
+        body = json.dumps({"message": "x-api-key is missing or wrong"}).encode()
+        self.send_response(401)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def log_message(self, *args: object) -> None:
         """Suppress the access log."""
 
@@ -36,7 +57,8 @@ class Endpoint(BaseHTTPRequestHandler):
 @tracereel.traced_tool("law_service", effect="read")
 def post(url: str, body: dict[str, str | None]) -> Iterator[bytes]:
     """Yield the lines of the response; in a replay they come from the tape."""
-    request = Request(url, json.dumps(body).encode(), inject({}))  # noqa: S310 - our own server
+    headers = inject({"x-api-key": KEY})
+    request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - our own server
     with urlopen(request, timeout=300) as response:  # noqa: S310
         yield from response
 

@@ -187,6 +187,9 @@ class Config:
         " `lifecycle` to the program's own logging, and if it has none, `content` as JSON to"
         " standard error after a call of `configure`, else failures only.",
     )
+    store_thinking: bool = _row(
+        False, _flag, "On: the reasoning of models is recorded. By default only its size is."
+    )
     compression: str = _row(
         "auto",
         _one_of(COMPRESSIONS),

@@ -22,7 +22,13 @@ tracereel.configure()
 @tracereel.traced_agent("router")
 def route(name, confidence):
     tracereel.record_decision(
-        sys.argv[1], category="routing", chosen=name, confidence=confidence, reasoning="by its words"
+        sys.argv[1],
+        category="routing",
+        scores={name: confidence, "other": 0.1},
+        threshold=0.5,
+        chosen=name,
+        confidence=confidence,
+        reasoning="by its words",
     )
 
 
@@ -38,6 +44,7 @@ def kind(collector, tmp_path_factory):
     environ = {
         **os.environ,
         "TRACEREEL_ENDPOINT": collector.url,
+        "TRACEREEL_EVENT_LOGS": "off",
         "TRACEREEL_SPOOL_DIR": str(tmp_path_factory.mktemp("spool")),
     }
     done = subprocess.run(
@@ -67,7 +74,7 @@ def test_runs_are_found_by_one_decision(collector, kind):
         *unsure,
     }
     assert found(collector, decision_type=kind, decision_agent="other") == []
-    assert found(collector, decision_type=kind, below_threshold=True) == []
+    assert found(collector, decision_type=kind, below_threshold=True) == unsure
     listed = subprocess.run(
         [
             *(sys.executable, "-m", "tracereel", "traces", "--endpoint", collector.url, "--json"),
@@ -83,7 +90,8 @@ def test_runs_are_found_by_one_decision(collector, kind):
 
 def test_decisions_are_rows_for_sql(collector, kind):
     statement = (
-        "SELECT agent_name, decision_category, chosen, confidence, reasoning FROM decisions"
+        "SELECT agent_name, decision_category, chosen, confidence, threshold, reasoning,"
+        " candidate_names, candidate_scores FROM decisions"
         " WHERE decision_type = {kind:String} ORDER BY confidence"
     )
     body = json.dumps({"query": statement, "parameters": {"kind": kind}}).encode()
@@ -92,8 +100,26 @@ def test_decisions_are_rows_for_sql(collector, kind):
     ).json()
 
     assert answer["rows"] == [
-        ["router", "routing", "support", 0.3, "by its words"],
-        ["router", "routing", "billing", 0.9, "by its words"],
+        [
+            "router",
+            "routing",
+            "support",
+            0.3,
+            0.5,
+            "by its words",
+            ["support", "other"],
+            [0.3, 0.1],
+        ],
+        [
+            "router",
+            "routing",
+            "billing",
+            0.9,
+            0.5,
+            "by its words",
+            ["billing", "other"],
+            [0.9, 0.1],
+        ],
     ]
 
 

@@ -3,16 +3,21 @@
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 from langgraph.errors import GraphRecursionError
 
 from tests.sdk.cli.answering_server import AnsweringServer
 from tracereel.cli import demo as command
-from tracereel.demo import orchestrator, questions
+from tracereel.demo import law_library, orchestrator, questions
 from tracereel.demo.examples import DEFAULT, EXAMPLES
 from tracereel.demo.orchestrator_script import REQUESTS, ScriptedChatModel, models_for
 from tracereel.demo.run_orchestrator import run_orchestrator
@@ -25,6 +30,7 @@ SCRIPTS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 PAGE = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
 COMPLETED = "agent.execution.completed"
 DECISION = "agent.decision.recorded"
+FAILED = "agent.execution.failed"
 
 
 def no_nap(_seconds):
@@ -232,8 +238,69 @@ class TestQuestions:
         assert [
             each["tool_name"] for each in of(events, "agent.tool.called", reports[0].trace_id)
         ] == [
-            *("search_rules", "get_related"),
+            *("search_normativa", "get_article", "get_related_chunks"),
         ]
+
+    def test_every_tool_has_an_event_with_scores(self, asked):
+        _, events = asked
+        found = {
+            (each["retrieval_name"], each["collection"]): each
+            for each in events.get_events("agent.retrieval.completed")
+            if each["result_count"]
+        }
+
+        assert sorted(name for name, _ in found) == sorted(law_library.TOOLS)
+        for each in found.values():
+            assert all(0 < document["score"] <= 1 for document in each["documents"])
+        search = found["search_normativa", "normativa"]
+        assert isinstance(search["query"], str)
+        assert {each["error_category"] for each in events.get_events(FAILED)} == {"transient"}
+
+    @pytest.mark.parametrize(
+        ("tool", "arguments", "ids"),
+        [
+            ("search_normativa", {"query": "parental leave", "top_k": 1}, [48]),
+            ("search_normativa", {"query": "parental leave", "top_k": 99}, [48, 177]),
+            ("search_sentencias", {"query": "leave"}, [900]),
+            ("get_article", {"article_number": "177", "law_name": "social security act"}, [177]),
+            ("get_article", {"article_number": "9", "law_name": "Workers' Statute"}, []),
+            ("get_related_chunks", {"chunk_id": 318}, [177]),
+        ],
+    )
+    def test_the_four_tools(self, tool, arguments, ids):
+        found = law_library.LawLibrary(no_nap).call(tool, arguments)
+
+        assert [each["id"] for each in found] == ids
+
+    def test_a_process_has_one_agent(self):
+        manager = questions.AgentManager()
+        with ThreadPoolExecutor(8) as pool:
+            agents = set(pool.map(lambda _: manager.agent(), range(32)))
+
+        assert len(agents) == 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: -1)  # as in a forked child
+            assert manager.agent() not in agents
+
+    @pytest.mark.parametrize(("key", "status"), [(None, 401), ("wrong", 401), ("right", 200)])
+    def test_the_endpoint_demands_its_key(self, key, status, monkeypatch):
+        monkeypatch.setenv("QUESTIONS_API_KEY", "right")
+        endpoint = runpy.run_path(str(ROOT / "examples" / "sse_questions.py"))["Endpoint"]
+        body = {"message": questions.CONVERSATIONS[0][0].text}
+        server = ThreadingHTTPServer(("127.0.0.1", 0), endpoint)
+        serving = threading.Thread(target=server.serve_forever, args=(0.02,))
+        serving.start()
+        try:
+            headers = {} if key is None else {"x-api-key": key}
+            url = f"http://127.0.0.1:{server.server_port}"
+            answer = httpx.post(url, json=body, headers=headers, timeout=60)
+        finally:
+            server.shutdown()
+            server.server_close()
+            serving.join()
+
+        assert answer.status_code == status
+        assert ("event: done" in answer.text) == (status == 200)
 
     def test_six_rounds_are_the_limit(self, asked):
         _, events = asked

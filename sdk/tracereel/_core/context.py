@@ -17,7 +17,7 @@ from tracereel._core import recorder as _recorder
 from tracereel._core.execution_fields import ExecutionFields
 from tracereel._core.executions.arguments import Arguments
 from tracereel._core.listeners import Listener, check_listener
-from tracereel._core.run_state import Ended, ExecutionState, Tally
+from tracereel._core.run_state import Emitted, Ended, ExecutionState, Tally
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
 from tracereel._runtime.guard import Guard, by_signal, log
@@ -244,11 +244,20 @@ class Execution:
                 return
             yield number
 
-    def emit(self, event: dict[str, Any]) -> None:
-        """Record an event (type and fields) in this execution; never raises."""
+    def emit(
+        self, event: dict[str, Any], *, wait: Literal["stored"] | None = None, timeout: float = 10.0
+    ) -> Emitted:
+        """Record an event (type and fields) in this execution; never raises.
+
+        Return `spooled` if the event is on disk, `held` if it is in memory (a sampler decides later,
+        or the disk fails), `dropped` if it is not recorded. With `wait="stored"`, wait up to
+        `timeout` seconds for the collector's store and return `stored`, else as above.
+        """
         with Guard("emit"):
             if self is not _NOWHERE:
-                envelope.emit(self, event)
+                seconds = values.real(timeout) if wait == "stored" else None
+                return envelope.emit(self, event, stored_within=seconds or 0)
+        return "dropped"
 
 
 def current_execution() -> Execution | None:

@@ -7,6 +7,7 @@ from tracereel import semconv
 from tracereel._core import listeners
 from tracereel._core import recorder as _recorder
 from tracereel._core.recorder import Recorder
+from tracereel._core.run_state import Emitted
 from tracereel._redact.event_redaction import strip_content
 from tracereel._runtime import guard
 from tracereel._runtime.clock import rfc3339
@@ -23,11 +24,12 @@ def record_all(
     *,
     closes_run: bool | None = False,
     seconds: float | None = None,
-) -> None:
+) -> tuple[dict[str, Any], bool]:
     """Redact events of one moment, add the envelope fields and record them in this order.
 
     The spool adds the sequence numbers, and the event count if the last event closes its run. With
-    `closes_run=None` a closed run stays closed and gets a new count.
+    `closes_run=None` a closed run stays closed and gets a new count. Return the last event, and
+    whether it is in the spool.
     """
     if recorder.closed:
         # Reconfigured during the call: the events go to the new recorder.
@@ -43,12 +45,13 @@ def record_all(
             strip_content(event)
         guard.report("redaction", error)
     whole = [_whole(event, execution, recorder, now_ns) for event in events]
-    recorder.record_all(
+    is_spooled = recorder.record_all(
         whole, trace, closes_run=closes_run, seconds=seconds, module=execution.module
     )
     if execution.listeners:
         for event in whole:
             listeners.tell(execution.listeners, event)
+    return whole[-1], is_spooled
 
 
 def record_tape(event: dict[str, Any], execution: "Execution", recorder: Recorder) -> None:
@@ -90,11 +93,14 @@ def _whole(
     return whole
 
 
-def emit(execution: "Execution", event: dict[str, Any]) -> None:
-    """Record an event of a running execution and show it on its span."""
+def emit(execution: "Execution", event: dict[str, Any], *, stored_within: float = 0) -> Emitted:
+    """Record an event of a running execution and show it on its span.
+
+    With `stored_within` seconds, wait until the collector has stored it.
+    """
     recorder = _recorder.active()
     if recorder is None:
-        return
+        return "dropped"
     span, shown = execution.span, semconv.SPAN_EVENTS.get(event["event_type"])
     if shown is not None:
         with guard.Guard("span"):
@@ -108,4 +114,5 @@ def emit(execution: "Execution", event: dict[str, Any]) -> None:
         closes = not execution.goes_on()
         if closes:
             recorder.reopen(execution.trace)
-    record_all([event], execution, recorder, time.time_ns(), closes_run=closes)
+    whole, is_spooled = record_all([event], execution, recorder, time.time_ns(), closes_run=closes)
+    return recorder.whereabouts(whole, is_spooled=is_spooled, stored_within=stored_within)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from opentelemetry import trace
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider
@@ -21,12 +21,13 @@ from tracereel import config as _config
 from tracereel import failures
 from tracereel._core import recorder_overrides
 from tracereel._core.result_fields import ResultReader
-from tracereel._core.run_state import RememberedTraces
+from tracereel._core.run_state import Emitted, RememberedTraces
 from tracereel._core.sampling import SAMPLED_OUT, Sampler
 from tracereel._export.destinations import spool_of
 from tracereel._export.leftovers import ship_at_exit
 from tracereel._export.shipper import FlushResult, Shipper
 from tracereel._export.spool import SPOOL_ERROR
+from tracereel._export.store_confirmation import confirm_stored
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
 from tracereel._redact.event_redaction import Privacy, hashed
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 
 Event = dict[str, Any]
-
 _TAPE_RECORDING: Final = "tracereel.tape.recording"
 """Imported if tapes are on; it depends on the recorder."""
 _SPAN_EXPORTER: Final = "tracereel._export.span_exporter"
@@ -117,7 +117,7 @@ class Recorder:
         if config.record != "off":
             recording = import_module(_TAPE_RECORDING)
             self.tape, self.choice = recording.start(self), recording.choice_of(config)
-        asked = weakref.WeakMethod(self._tell)
+        asked = weakref.WeakMethod(self._update_gauges)
         self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
         guard.listen(self.metrics.count_internal_error)
         listen_to_redactions(self.metrics.count_redaction)
@@ -148,12 +148,13 @@ class Recorder:
         closes_run: bool | None,
         seconds: float | None,
         module: str | None = None,
-    ) -> None:
+    ) -> bool:
         """Write, count and log redacted events of one moment; the last one may close the run.
 
         `module` is that of the traced code. A failure of one of these does not affect the others.
+        Return whether the events are in the spool.
         """
-        self.keep(events, trace, closes_run=closes_run)
+        is_spooled = self.keep(events, trace, closes_run=closes_run)
         last = events[-1]
         for event in events:
             try:
@@ -164,29 +165,48 @@ class Recorder:
                 self.logs.write(event, module)
             except Exception as error:  # noqa: BLE001
                 guard.report("logs", error)
+        return is_spooled
 
-    def keep(self, events: list[Event], trace: TraceState, *, closes_run: bool | None) -> None:
-        """Write redacted events of one moment, without metrics and logs."""
+    def keep(self, events: list[Event], trace: TraceState, *, closes_run: bool | None) -> bool:
+        """Write redacted events of one moment, without metrics and logs.
+
+        Return whether they are in the spool; a sampler may hold them.
+        """
         try:
             if self._sampler is None:
-                self._store(events, trace, closes_run)
-                return
+                return self._store(events, trace, closes_run)
             for event in events:
                 closes = closes_run if event is events[-1] else False
                 self._sampler.offer(event, trace, closes_run=closes)
         except Exception as error:  # noqa: BLE001
             guard.report("spool", error)
             self.drop("internal_error", len(events))
+        return False
 
     def _store(
         self, events: list[Event], trace: TraceState | None, closes_run: bool | None
-    ) -> None:
+    ) -> bool:
         bodies = [values.encode(event) for event in events]
         reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
         else:
             self.drop(reason, len(bodies))
+        return reason is None
+
+    def whereabouts(self, event: Event, *, is_spooled: bool, stored_within: float) -> Emitted:
+        """Return where a recorded event is, at most `stored_within` seconds later."""
+        if not is_spooled:
+            return "held" if self._sampler is not None else "dropped"
+        deadline, target = time.monotonic() + stored_within, self._spool.recorded
+        if stored_within > 0:
+            self._shipper.drain(stored_within)
+            left = deadline - time.monotonic()
+            is_sent = self._shipper.settled >= target
+            if is_sent and confirm_stored(self.config, values.encode(event), left):
+                return "stored"
+        # In memory because of a disk error, or on disk.
+        return "held" if self._spool.memory.numbers() else "spooled"
 
     def drop(self, reason: str, events: int = 1) -> None:
         """Count events that are not recorded."""
@@ -208,9 +228,9 @@ class Recorder:
         with guard.Guard("metrics"):
             answered = delivery_slo.look_at(lines)
             self.metrics.observe_answer(answered if own else replace(answered, delays=()))
-            self._tell()
+            self._update_gauges()
 
-    def _tell(self) -> None:
+    def _update_gauges(self) -> None:
         """Update the metrics that are not counted per event."""
         with self._counts_lock:
             opened = self._traces.opened + self._spool.told_again - self._runs_told
@@ -274,13 +294,12 @@ class Recorder:
         if self._sampler is not None:
             self._sampler.drain()
         self.flush(timeout, at_exit=at_exit)
-        with guard.Guard("metrics"):
-            self.metrics.count_recorded()
         if self._other_spans is not None:
             self._other_spans.close(timeout - (time.monotonic() - started))
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         with guard.Guard("metrics"):
-            self._tell()
+            self.metrics.count_recorded()
+            self._update_gauges()
         return self._shipper.told_at_the_end(self._result)
 
     @property
@@ -358,6 +377,7 @@ def configure(
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
     event_logs: str | None = None,
+    store_thinking: bool | None = None,
     compression: str | None = None,
     result_fields: Mapping[str, str | Sequence[str]] | None = None,
     redaction: Redaction | bool | None = None,
@@ -447,16 +467,14 @@ def shutdown(timeout: float = 2.0) -> FlushResult:
 def _in_use() -> Recorder | None:
     """Return the active recorder without creating one."""
     if recorder_overrides.in_force and (found := recorder_overrides.here()) is not None:
-        recorder: Recorder = found
-        return recorder
+        return cast("Recorder", found)
     return None if isinstance(_active, str) or process_exit.too_late() else _active
 
 
 def _at_exit() -> None:
     with guard.Guard("exit"):
         started = time.monotonic()
-        recorder = _in_use()
-        waiting = 0
+        recorder, waiting = _in_use(), 0
         if recorder is not None:
             waiting = recorder.close(recorder.config.exit_timeout, at_exit=True).spooled
             if recorder.delivers:

@@ -8,12 +8,14 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tracereel._export.trace_state import TraceState
 from tracereel._runtime import gevent_compat
 from tracereel._runtime.clock import sortable_id
 
+Emitted = Literal["dropped", "held", "spooled", "stored"]
+"""Where an emitted event is: nowhere, in memory, on disk, or in the collector's store."""
 MAX_RESULTS: Final = 256
 """Maximum number of agents listed on a pipeline's closing event; all are counted."""
 MAX_REMEMBERED_TRACES: Final = 4096

@@ -26,7 +26,7 @@ MAX_TRACES: Final = 4_096
 MAX_KEPT: Final = 16_384
 """Maximum number of kept traces that are remembered; the oldest are forgotten."""
 
-Store = Callable[[dict[str, Any], TraceState | None, bool | None], None]
+Store = Callable[[dict[str, Any], TraceState | None, bool | None], object]
 """Writes an event: event, trace, whether it closes the run (None: unchanged)."""
 Drop = Callable[[str], None]
 

@@ -1,10 +1,13 @@
 """Demo SSE agent for questions about labour law, with threads, tools and a round limit.
 
-The model is scripted. Recording needs only the decorator; everything else is read from the frames.
-Threads and tools are called through `boundary`, so a replay serves their results.
+The model is scripted. The decorator records the run from its frames; the tools are traced
+retrievals (`tracereel.demo.law_library`). Threads are entered through `boundary`, so a replay serves
+them too.
 """
 
 import json
+import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import tracereel
+from tracereel.demo.law_library import LawLibrary
 from tracereel.demo.scripted_model import MODEL, PROVIDER
 from tracereel.integrations.sse import traced_sse
 from tracereel.tape import boundary
@@ -22,15 +26,7 @@ AGENT_NAME: Final = "labour_law_expert"
 ROUND_LIMIT: Final = 6
 TIME_LIMIT_SECONDS: Final = 300.0
 MAX_THREADS: Final = 1_000
-TOOL_SECONDS: Final = 0.03
 TOKEN_SECONDS: Final = 0.005
-
-LIBRARY: Final[tuple[dict[str, Any], ...]] = (
-    {"id": 48, "law": "Workers' Statute", "section": "Art. 48", "refs": [177], "about": "leave"},
-    {"id": 177, "law": "Social Security Act", "section": "Art. 177", "refs": [], "about": "leave"},
-    {"id": 318, "law": "Social Security Act", "section": "Art. 318", "refs": [], "about": "self"},
-    {"id": 38, "law": "Workers' Statute", "section": "Art. 38", "refs": [], "about": "holidays"},
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +45,32 @@ CONVERSATIONS: Final[tuple[tuple[UserQuestion, ...], ...]] = (
         UserQuestion(
             "How many weeks of parental leave are there?",
             (
-                ("search_rules", {"query": "leave"}),
-                ("get_related", {"chunk_id": 48}),
+                ("search_normativa", {"query": "parental leave", "top_k": 4}),
+                ("get_article", {"article_number": "48", "law_name": "Workers' Statute"}),
+                ("get_related_chunks", {"chunk_id": 48}),
             ),
             "Sixteen weeks for each parent, the first six right after the birth.",
         ),
         UserQuestion(
             "And if I am self-employed?",
-            (("search_rules", {"query": "self"}),),
+            (
+                ("search_normativa", {"query": "self-employed parent"}),
+                ("search_sentencias", {"query": "self-employed leave"}),
+            ),
             "The same sixteen weeks; the benefit comes from social security.",
         ),
     ),
     (
         UserQuestion(
             "Which holidays may my employer refuse?",
-            tuple(("search_rules", {"query": f"holidays {n}"}) for n in range(1, 10)),
+            tuple(("search_normativa", {"query": f"holidays {n}"}) for n in range(1, 10)),
             "I found no rule on that; Art. 38 leaves the dates to an agreement.",
         ),
     ),
     (
         UserQuestion(
             "What is owed at the end of a contract?",
-            (("search_rules", {"query": "contract"}),),
+            (("search_normativa", {"query": "contract"}),),
             "",
             breaks="the run failed: the model is overloaded",
         ),
@@ -87,7 +87,9 @@ class QuestionAgent:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.agent_id = f"agent_{uuid.uuid4().hex[:12]}"
         self._sleep = sleep
+        self._library = LawLibrary(sleep)
         self._clock = clock
         self._threads: dict[str, list[str]] = {}
         self._known = {question.text: question for each in CONVERSATIONS for question in each}
@@ -122,7 +124,7 @@ class QuestionAgent:
                 yield frame("error", message="five minutes are over", code="TIME_LIMIT")
                 return
             yield frame("tool_status", tool=tool, args=arguments)
-            for found in self._ask(tool, arguments):
+            for found in self._library.call(tool, arguments):
                 sources[found["id"]] = {key: found[key] for key in ("id", "law", "section")}
         if question.breaks is not None:
             yield frame("error", message=question.breaks, code="RUN_FAILED")
@@ -131,24 +133,6 @@ class QuestionAgent:
             self._sleep(TOKEN_SECONDS)
             yield frame("token", text=f"{word} ")
         yield frame("done", threadId=thread_id, sources=list(sources.values()))
-
-    def _ask(self, tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = boundary(
-            tool, "tool", arguments, lambda **other: self._call(tool, {**arguments, **other})
-        )
-        return found
-
-    def _call(self, tool: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        self._sleep(TOOL_SECONDS)
-        if tool == "get_related":
-            wanted = {
-                ref
-                for each in LIBRARY
-                if each["id"] == arguments["chunk_id"]
-                for ref in each["refs"]
-            }
-            return [each for each in LIBRARY if each["id"] in wanted]
-        return [each for each in LIBRARY if each["about"] in arguments["query"]]
 
     def _enter(self, thread_id: str | None, message: str) -> str | None:
         """Add a question to its thread; return its id, or `None` if unknown."""
@@ -166,8 +150,24 @@ class QuestionAgent:
         return thread_id
 
 
-AGENT: Final = QuestionAgent()
-_on_duty: ContextVar[QuestionAgent] = ContextVar("tracereel_demo", default=AGENT)
+class AgentManager:
+    """Creates the agent with the first question and keeps it: one agent per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._agent: QuestionAgent | None = None
+        self._process = 0
+
+    def agent(self) -> QuestionAgent:
+        """Return the agent of this process."""
+        with self._lock:
+            if self._agent is None or self._process != os.getpid():
+                self._agent, self._process = QuestionAgent(), os.getpid()
+            return self._agent
+
+
+MANAGER: Final = AgentManager()
+_on_duty: ContextVar[QuestionAgent | None] = ContextVar("tracereel_demo", default=None)
 
 
 @contextmanager
@@ -183,7 +183,8 @@ def on_duty(agent: QuestionAgent) -> Iterator[None]:
 @traced_sse(AGENT_NAME, llm_provider=PROVIDER, llm_model=MODEL, round_limit=ROUND_LIMIT)
 def ask(message: str, thread_id: str | None = None) -> Iterator[str]:
     """Respond to a question in frames."""
-    yield from _on_duty.get().answer(message, thread_id)
+    agent = _on_duty.get() or MANAGER.agent()
+    yield from agent.answer(message, thread_id)
 
 
 def frame(event: str, **data: Any) -> str:

@@ -23,6 +23,16 @@ def google_http(api: Any, *, is_async: bool) -> Any:
     return vars(api).get("_async_httpx_client" if is_async else "_httpx_client")
 
 
+def google_decisions() -> tuple[type, type] | None:
+    """Return the sync and async class of google-genai's decisions, or `None` in old versions."""
+    try:
+        from google.genai._gaos import google_genai
+
+        return google_genai.GeminiNextGenDecisions, google_genai.AsyncGeminiNextGenDecisions
+    except (ImportError, AttributeError):
+        return None
+
+
 def stainless_http(client: Any) -> Any:
     """Return the httpx client of an Anthropic or OpenAI client, or `None`."""
     return vars(client).get("_client")

@@ -1,10 +1,11 @@
 """Request and response formats of each provider: messages, output and tool results."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
+from tracereel.integrations._decisions import answers_of
 from tracereel.providers.reading import get, items, mapping, text
 
 Body = Mapping[str, Any]
@@ -35,6 +36,8 @@ class Dialect:
     """Yields tool results since the last message of the model."""
     is_conversation: bool = True
     """Whether the response contains messages to normalize."""
+    has_decisions: bool = False
+    """Whether the response answers questions with probabilities."""
     asked_in: str = "messages"
     """Request field with the input messages."""
 
@@ -152,6 +155,15 @@ EMBEDDINGS: Final = Dialect(
     messages=lambda body: body.get("input"),
     is_conversation=False,
 )
+DECISIONS: Final = Dialect(
+    provider="openai",
+    operation="decisions",
+    messages=lambda body: body.get("input"),
+    said=answers_of,
+    is_conversation=False,
+    has_decisions=True,
+)
+GOOGLE_DECISIONS: Final = replace(DECISIONS, provider="google")
 GOOGLE: Final = Dialect(
     provider="google",
     operation="generate_content",

@@ -12,6 +12,7 @@ from tracereel._core.error_details import cancels
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
+from tracereel.integrations._decisions import decision_events
 from tracereel.integrations._dialects import Dialect
 from tracereel.integrations._scope import ClientScope, FailedAnswerError, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
@@ -20,6 +21,7 @@ from tracereel.providers.base import (
     UNKNOWN_MODEL,
     Failure,
     Normalized,
+    NormalizedEvent,
     StreamTimings,
     ToolCall,
     Usage,
@@ -27,6 +29,7 @@ from tracereel.providers.base import (
 from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
 from tracereel.providers.reading import as_data, mapping, text
+from tracereel.providers.transient import without_thinking
 from tracereel.providers.usage import usage_of
 from tracereel.resilience.attempt_loop import count_retry, retry_event
 from tracereel.resilience.policy import ERROR, TIMEOUT, is_timeout
@@ -115,7 +118,7 @@ class ModelCall:
             if self.dialect.brings_results(self._body):
                 results = self.dialect.results(self._body)
                 for event in self._memory.answered(results, self.provider, self.model):
-                    self._add(message_fields(event), at_once=True)
+                    self._add(self._fields(event), at_once=True)
 
     def detach(self) -> None:
         """Restore the previous context."""
@@ -172,12 +175,24 @@ class ModelCall:
         data = as_data(answer) if not isinstance(answer, dict) else answer
         if not self.dialect.is_conversation:
             self._note(usage_of(data), text(mapping(data).get("model")), None, ())
+            if self.dialect.has_decisions:
+                self._decided(data)
             self._close(None)
             return
         normalizer = BatchResultNormalizer(
             provider=self.dialect.provider, model=self.model, keep_raw=False
         )
         self.told(normalizer.normalize_data(data), shown or data)
+
+    def _decided(self, data: Any) -> None:
+        """Add one decision record per question that the response answers."""
+        captures = self._recorder.config.capture_content
+        elapsed = max(0, time.perf_counter_ns() - self.start_tick) // 1_000_000
+        for event in decision_events(self._body, data, captures=captures, duration_ms=elapsed):
+            self._add(event)
+        if captures and self._scope is not None:
+            said = self.dialect.said(mapping(data))
+            self.execution.notes["output_messages"] = values.plain(said)
 
     def told(
         self,
@@ -206,7 +221,7 @@ class ModelCall:
         if (scope := self._scope) is not None:
             self._describe(scope, answer, data, timings)
         for event in answer.events[:MAX_MESSAGES]:
-            self._add(message_fields(event))
+            self._add(self._fields(event))
         if error is None and failure is not None and answer.stop_reason == "error":
             error = FailedAnswerError(failure)
         self._close(error, abandoned=abandoned)
@@ -283,6 +298,8 @@ class ModelCall:
             extra["problems"] = [each.code for each in answer.problems[:MAX_MESSAGES]]
         if scope.captures:
             said = [each for each in self.dialect.said(data) if each is not None]
+            if not self._recorder.config.store_thinking:
+                said = without_thinking(said)
             if said:
                 notes["output_messages"] = values.plain(said)
         if timings is not None:
@@ -294,6 +311,9 @@ class ModelCall:
                 extra["longest_gap_ms"] = round(timings.longest_gap_seconds * 1000)
             if timings.tokens_per_second is not None:
                 extra["tokens_per_second"] = round(timings.tokens_per_second, 3)
+
+    def _fields(self, event: NormalizedEvent) -> dict[str, Any]:
+        return message_fields(event, store_thinking=self._recorder.config.store_thinking)
 
     def _add(self, fields: dict[str, Any], *, at_once: bool = False) -> None:
         """Add an event; those of the response are written with the closing event."""

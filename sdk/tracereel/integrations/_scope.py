@@ -10,6 +10,7 @@ from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel.integrations._dialects import Dialect
 from tracereel.providers.base import Failure
+from tracereel.providers.transient import without_thinking
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _TEMPERATURE: Final = ("temperature",)
@@ -125,4 +126,6 @@ class ClientScope(LlmScope):
         messages = self.dialect.messages(self.arguments.kwargs)
         if messages is None:
             return None
+        if isinstance(messages, (list, tuple)) and not self.recorder.config.store_thinking:
+            messages = without_thinking(messages)
         return as_list(messages)

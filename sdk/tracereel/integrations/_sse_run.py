@@ -9,6 +9,7 @@ from tracereel._core.executions.output import OutputStream
 from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel._runtime.sse_parser import MESSAGE
+from tracereel.failures import CATEGORIES, PERMANENT, TRANSIENT, VALIDATION
 from tracereel.integrations._sse_frames import Frame, FrameReader
 from tracereel.integrations._sse_tools import SseToolError, Tools, tells_end
 from tracereel.providers.reading import get, mapping, text
@@ -18,15 +19,41 @@ KINDS: Final = ("tool_status", "token", "done", "error")
 MAX_SOURCES: Final = 200
 """Sources and context chunks that are listed per response; all sources are counted."""
 
+UNKNOWN_CODE: Final = "AGENT_ERROR"
+_CATEGORY_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    TRANSIENT: (
+        *("rate_limit", "ratelimit", "too_many", "quota", "overload", "timeout", "time_limit"),
+        *("unavailable", "busy", "stream_cut", "server_error", "internal", "run_failed"),
+        *("http_5", "http_408", "http_429"),
+    ),
+    VALIDATION: ("invalid", "validation", "malformed", "bad_request", "http_400", "http_422"),
+}
+"""Category → parts of the codes that have it."""
+_STAGES_OF_STATUS: Final = {401: "authentication", 403: "authorization"}
+
 Rounds = Literal["calls", "streams"]
 
 
 class SseAgentError(Exception):
-    """Content of an `error` frame, or a cut stream; recorded, never raised."""
+    """Content of an `error` frame, or a cut stream; recorded, never raised.
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    A missing category follows from the code.
+    """
+
+    def __init__(self, message: str, *, code: str, stage: str, category: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.stage = stage
+        self.category = category or category_of(code)
+
+
+def category_of(code: str) -> str:
+    """Return the category of an error code: `transient`, `validation`, or else `permanent`."""
+    word = code.lower()
+    for category, parts in _CATEGORY_WORDS.items():
+        if any(part in word for part in parts):
+            return category
+    return PERMANENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +219,22 @@ class SseRun(OutputStream):
         message = found if isinstance(found, str) else get(found, "message")
         if message is None and isinstance(data, str):
             message = data
-        code = get(said, "code", "error_code") or get(mapping(found), "code")
+        code, category, stage = (
+            get(said, name, f"error_{name}") or get(mapping(found), name)
+            for name in ("code", "category", "stage")
+        )
         self.failure = SseAgentError(
             values.text(text(message) or "the agent sent an error without a message", 4096),
-            code=None if code is None else values.label(code),
+            code=(None if code is None else values.label(code)) or UNKNOWN_CODE,
+            stage=(None if stage is None else values.label(stage)) or self._stage(),
+            category=category if category in CATEGORIES else None,
         )
+
+    def _stage(self) -> str:
+        """Return what the agent was doing, as far as its frames show it."""
+        if self.tools is not None and self.tools.is_open:
+            return "tool_execution"
+        return "llm_call" if self.first_tick is not None or self._round else "orchestration"
 
     def _end(self, outcome: str) -> None:
         self.outcome = outcome
@@ -207,8 +245,11 @@ class SseRun(OutputStream):
         if self.outcome is not None:
             return self.failure
         if self._status is not None and self._status >= 400:
-            return SseAgentError(f"HTTP {self._status}", code=f"HTTP_{self._status}")
-        return SseAgentError("the stream ended without done or error", code="STREAM_CUT")
+            stage = _STAGES_OF_STATUS.get(self._status, "request")
+            code = f"HTTP_{self._status}"
+            return SseAgentError(f"HTTP {self._status}", code=code, stage=stage)
+        message = "the stream ended without done or error"
+        return SseAgentError(message, code="STREAM_CUT", stage=self._stage())
 
     def end_tools(self, *, error: BaseException | None, abandoned: bool = False) -> None:
         """End all open tools with the execution."""
@@ -240,9 +281,11 @@ class SseRun(OutputStream):
         if self.tools is not None and self.tools.calls:
             said["tool_calls"] = self.tools.calls
         if (limit := self._settings.round_limit) is not None:
-            said["rounds"] = min(self._round, limit)
+            said["rounds"] = self._round
             said["round_limit"] = limit
             said["round_limit_reached"] = self._round >= limit
+            if self._round >= limit:
+                said["round_limit_reached_at"] = limit
         if self._sources is not None:
             said["source_count"] = len(self._sources)
             if self._scope.captures:

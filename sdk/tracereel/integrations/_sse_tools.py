@@ -60,6 +60,11 @@ class Tools:
         self._open: list[_OpenTool] = []
 
     @property
+    def is_open(self) -> bool:
+        """Whether a tool is open."""
+        return bool(self._open)
+
+    @property
     def at_work(self) -> bool:
         """Whether a tool is open that will report its end."""
         return any(tool.tells_end for tool in self._open)

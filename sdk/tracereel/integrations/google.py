@@ -3,7 +3,7 @@
     from tracereel.integrations.google import wrap
     client = wrap(genai.Client())
 
-`client.aio`, chats, streams and automatic function calling are recorded too. `unwrap(client)`
+`client.aio`, chats, streams, decisions and automatic function calling are recorded too. `unwrap(client)`
 stops recording.
 """
 
@@ -17,7 +17,7 @@ from tracereel._runtime import guard
 from tracereel.integrations import _client_hooks, _compat, _packages
 from tracereel.integrations._bodies import ChunkBody, decoded, followed, followed_async
 from tracereel.integrations._client_hooks import ClientWork, Hook, Original
-from tracereel.integrations._dialects import GOOGLE, GOOGLE_EMBEDDINGS
+from tracereel.integrations._dialects import GOOGLE, GOOGLE_DECISIONS, GOOGLE_EMBEDDINGS
 from tracereel.integrations._model_call import ModelCall, begin, retry_reason
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.resilience.backoff import EXPONENTIAL
@@ -177,6 +177,57 @@ _HOOKS: Final[dict[str, Hook]] = {
 }
 
 
+def _decide(memory: Any, original: Original, resource: Any, *args: Any, **kwargs: Any) -> Any:
+    work = _asked(memory, resource, kwargs, is_async=False)
+    if work is None:
+        return original(resource, *args, **kwargs)
+    with work:
+        return _decided(work, original(resource, *args, **kwargs))
+
+
+async def _decide_async(
+    memory: Any, original: Original, resource: Any, *args: Any, **kwargs: Any
+) -> Any:
+    work = _asked(memory, resource, kwargs, is_async=True)
+    if work is None:
+        return await original(resource, *args, **kwargs)
+    with work:
+        return _decided(work, await original(resource, *args, **kwargs))
+
+
+def _asked(
+    memory: ToolMemory | None, resource: Any, body: dict[str, Any], *, is_async: bool
+) -> GoogleWork | None:
+    if memory is None:
+        return None
+    try:
+        model = str(body.get("model") or "").removeprefix("models/")
+        call = begin(GOOGLE_DECISIONS, body, model=model or None, memory=memory)
+        http = getattr(resource.sdk_configuration, "async_client" if is_async else "client", None)
+        return None if call is None else GoogleWork(call, http)
+    except Exception as error:  # noqa: BLE001
+        guard.report("client_call", error)
+        return None
+
+
+def _decided(work: GoogleWork, result: Any) -> Any:
+    with guard.Guard("client_answer"):
+        work.call.answered(result)
+    return result
+
+
+_DECISIONS: Final[dict[str, Hook]] = {"create": _decide}
+_ASYNC_DECISIONS: Final[dict[str, Hook]] = {"create": _decide_async}
+
+
+def _decisions_of(client: Any) -> list[tuple[Any, dict[str, Hook]]]:
+    """Return the resources of a client that decide, with their hooks; none in old versions."""
+    try:
+        return [(client.decisions, _DECISIONS), (client.aio.decisions, _ASYNC_DECISIONS)]
+    except Exception:  # noqa: BLE001 - missing, or this client cannot be used for decisions
+        return []
+
+
 def wrap(client: ClientT) -> ClientT:
     """Record the calls of one client; return the same client.
 
@@ -185,13 +236,18 @@ def wrap(client: ClientT) -> ClientT:
     """
     api = _api(client)
     _packages.warn_if_old("google")
-    _client_hooks.wrap(api, _HOOKS, ToolMemory())
+    memory = ToolMemory()
+    _client_hooks.wrap(api, _HOOKS, memory)
+    for resource, hooks in _decisions_of(client):
+        _client_hooks.wrap(resource, hooks, memory)
     return client
 
 
 def unwrap(client: ClientT) -> ClientT:
     """Stop recording a client; return the same client."""
     _client_hooks.unwrap(_api(client), _HOOKS)
+    for resource, hooks in _decisions_of(client):
+        _client_hooks.unwrap(resource, hooks)
     return client
 
 
@@ -199,7 +255,10 @@ def instrument() -> None:
     """Record the calls of all google-genai clients in this process until `uninstrument`."""
     api_client = _compat.google_api_client()
     _packages.warn_if_old("google")
-    _patches.apply({api_client: _HOOKS}, ToolMemory())
+    hooks: dict[type, dict[str, Hook]] = {api_client: _HOOKS}
+    if (kinds := _compat.google_decisions()) is not None:
+        hooks |= {kinds[0]: _DECISIONS, kinds[1]: _ASYNC_DECISIONS}
+    _patches.apply(hooks, ToolMemory())
 
 
 def uninstrument() -> None:

@@ -1,4 +1,4 @@
-"""OpenAI integration: records chat completions, responses, completions and embeddings.
+"""OpenAI integration: records chat completions, responses, completions, embeddings, decisions.
 
     from tracereel.integrations.openai import wrap
     client = wrap(openai.OpenAI())
@@ -10,7 +10,13 @@ Azure clients, asynchronous clients, streams, stream helpers, raw responses and 
 from typing import Any, Final, TypeVar
 
 from tracereel.integrations import _client_hooks, _packages, _stainless
-from tracereel.integrations._dialects import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
+from tracereel.integrations._dialects import (
+    CHAT,
+    COMPLETIONS,
+    DECISIONS,
+    EMBEDDINGS,
+    RESPONSES,
+)
 
 ClientT = TypeVar("ClientT")
 
@@ -19,6 +25,7 @@ _ROUTES: Final = {
     "/responses": RESPONSES,
     "/completions": COMPLETIONS,
     "/embeddings": EMBEDDINGS,
+    "/decisions": DECISIONS,
 }
 _EXPECTED: Final = "openai.OpenAI, openai.AsyncOpenAI or one of Azure's"
 _patches: Final = _client_hooks.ClassHooks()

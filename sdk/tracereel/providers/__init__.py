@@ -3,6 +3,16 @@
 No client library is imported; their objects and dictionaries are read by field.
 """
 
+from tracereel.providers.adapters import (
+    AnthropicAdapter,
+    AzureOpenAIAdapter,
+    BatchAdapterFactory,
+    GoogleAdapter,
+    LangChainAdapter,
+    MessageAdapter,
+    OpenAIAdapter,
+    ProviderAdapter,
+)
 from tracereel.providers.base import (
     PERSISTENCE,
     ROLES,
@@ -37,15 +47,23 @@ __all__ = [
     "ROLES",
     "STOP_REASONS",
     "UNKNOWN_MODEL",
+    "AnthropicAdapter",
     "Approval",
+    "AzureOpenAIAdapter",
+    "BatchAdapterFactory",
     "BatchResultNormalizer",
     "Capabilities",
     "Citation",
     "Failure",
+    "GoogleAdapter",
+    "LangChainAdapter",
     "Location",
+    "MessageAdapter",
     "Normalized",
     "NormalizedEvent",
+    "OpenAIAdapter",
     "Problem",
+    "ProviderAdapter",
     "Routing",
     "StreamAdapter",
     "StreamEvent",

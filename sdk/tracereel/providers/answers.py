@@ -1,5 +1,6 @@
 """Intermediate form of a provider's response: its parts in order, and how it ended."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +8,7 @@ from tracereel.providers.base import (
     Citation,
     EventType,
     Failure,
+    NormalizedEvent,
     Problem,
     StopReason,
     ToolCall,
@@ -49,6 +51,8 @@ class Answer:
     agent_name: str | None = None
     forced_stop: StopReason | None = None
     """Stop reason that overrides the provider's."""
+    events: Sequence[NormalizedEvent] | None = None
+    """Events that an adapter made of the message; they replace the pieces."""
 
     def report(self, code: str, message: str, block_index: int | None, raw: Any) -> None:
         """Add a part that could not be read."""

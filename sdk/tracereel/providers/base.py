@@ -1,5 +1,6 @@
 """Canonical events for the responses and streams of all providers."""
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, Literal, TypeVar
 
@@ -279,6 +280,9 @@ class Normalized(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     duplicate_tool_events: int = 0
     """Number of dropped tool requests and results with repeated ids."""
+
+    def __iter__(self) -> Iterator[NormalizedEvent]:
+        return iter(self.events)
 
     @property
     def text(self) -> str:

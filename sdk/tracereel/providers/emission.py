@@ -4,15 +4,22 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel.providers.base import PERSISTENCE, ROLES, NormalizedEvent, StreamEvent
+from tracereel.providers.base import ROLES, NormalizedEvent, StreamEvent
 from tracereel.providers.reading import as_data
+from tracereel.providers.transient import drop_content, strategy_of
 
 MESSAGE_NORMALIZED: Final = "agent.message.normalized"
 
 
-def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
-    """Return the event fields of a canonical event."""
+def message_fields(
+    event: NormalizedEvent | StreamEvent, *, store_thinking: bool = False
+) -> dict[str, Any]:
+    """Return the event fields of a canonical event; a transient one has sizes, no content.
+
+    `store_thinking` makes reasoning `async` instead of `transient`.
+    """
     kind = event.type
+    strategy = strategy_of(kind, store_thinking=store_thinking)
     fields: dict[str, Any] = {
         "event_type": MESSAGE_NORMALIZED,
         "message_type": kind,
@@ -20,7 +27,7 @@ def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
         "original_index": event.original_index,
         "is_streaming": event.is_streaming,
         "is_final": event.is_final,
-        "persistence_strategy": PERSISTENCE[kind],
+        "persistence_strategy": strategy,
         "llm_provider": event.provider,
         "llm_model": event.model,
         "content": event.content,
@@ -53,6 +60,8 @@ def message_fields(event: NormalizedEvent | StreamEvent) -> dict[str, Any]:
         _add_stream(fields, event)
     else:
         _add_normalized(fields, event)
+    if strategy == "transient":
+        drop_content(fields)
     return {name: value for name, value in fields.items() if value is not None}
 
 

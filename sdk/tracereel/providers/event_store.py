@@ -4,6 +4,9 @@ from typing import Any, Final
 
 from tracereel.providers.base import NormalizedEvent, StreamEvent
 
+PERSISTED: Final = frozenset({"spooled", "stored"})
+"""Results of `emit` after which an event survives the process."""
+
 EVENT_STORE_TYPES: Final[dict[str, str]] = {
     "user_message": "user_message_sent",
     "thinking": "agent_thinking_block",
@@ -33,16 +36,19 @@ FRONTEND_TYPES: Final[dict[str, str]] = {
 """Event type → frontend message type; stream deltas have none."""
 
 
-def to_event_store(event: NormalizedEvent | StreamEvent) -> dict[str, Any] | None:
+def to_event_store(
+    event: NormalizedEvent | StreamEvent, emitted: str | None = None
+) -> dict[str, Any] | None:
     """Convert an event, or return `None` for stream deltas, which have no counterpart.
 
-    `event_type` is the store's type, or `None`; `type` is the frontend's. `persistence_state` is
-    `persisted` if the event is stored before it is shown, else `transient`.
+    `event_type` is the store's type, or `None`; `type` is the frontend's. `emitted` is what
+    `Execution.emit` returned for the event: `persistence_state` is `persisted` if a `sync` event
+    is `spooled` or `stored`, else `transient`.
     """
     frontend = FRONTEND_TYPES.get(event.type)
     if frontend is None:
         return None
-    is_kept = event.persistence_strategy == "sync"
+    is_kept = emitted in PERSISTED and event.persistence_strategy == "sync"
     return {
         "event_type": EVENT_STORE_TYPES.get(event.type),
         "type": frontend,

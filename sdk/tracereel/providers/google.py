@@ -86,6 +86,11 @@ def read_part(answer: Answer, part: Any, index: int) -> None:
         answer.report("unknown_block", f"parts with {kinds[:80]!r} are not known", index, part)
 
 
+def is_function_call(part: dict[str, Any]) -> bool:
+    """Return whether a part asks for a tool."""
+    return get(part, *_CALL, *_CODE) is not None
+
+
 def _read_response(answer: Answer, response: dict[str, Any], index: int, part: Any) -> None:
     content = response.get("response")
     error = mapping(content).get("error")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tracereel.providers import anthropic, google, openai, openai_responses
+from tracereel.providers.adapters import ProviderAdapter
 from tracereel.providers.answers import Answer
 from tracereel.providers.base import Failure, Normalized, Problem, StopReason
 from tracereel.providers.failures import failure_of
@@ -47,9 +48,16 @@ class BatchResultNormalizer:
         self._keep_raw = keep_raw
 
     def normalize(
-        self, result: Any, *, user_messages: bool = False, whole_turn: bool = False
+        self,
+        result: Any,
+        adapter: ProviderAdapter | None = None,
+        *,
+        user_messages: bool = False,
+        whole_turn: bool = False,
     ) -> Normalized:
         """Normalize a state (`messages`, `tool_executions`, `used_model`), messages, or a response.
+
+        An `adapter` converts the assistant's messages; by default each message names its provider.
 
         User messages are numbered but omitted by default; `user_messages` includes them.
         `whole_turn` also includes them, and adds `session_start` and `complete` events.
@@ -59,7 +67,10 @@ class BatchResultNormalizer:
         turn = self._turn(state, user_messages=user_messages or whole_turn)
         if whole_turn:
             turn.open()
-        turn.add_answers(self._read(result, messages))
+        answers = self._read(result, messages)
+        if adapter is not None and messages is not None:
+            self._adapt(answers, messages, adapter)
+        turn.add_answers(answers)
         if state is not None:
             approvals, interrupts = get(state, "approvals"), get(state, "__interrupt__")
             turn.add_approvals(as_data(approvals), as_data(interrupts))
@@ -116,6 +127,21 @@ class BatchResultNormalizer:
             failure = failure_of(result)
             return [Answer("assistant", self._provider or "langchain", failure=failure)]
         return self._read_response(as_data(result))
+
+    def _adapt(self, answers: list[Answer], messages: list[Any], adapter: ProviderAdapter) -> None:
+        """Replace what was read of assistant messages by an adapter's events."""
+        for index, (answer, message) in enumerate(zip(answers, messages, strict=True)):
+            if answer.role != "assistant":
+                answer.provider = adapter.provider
+                continue
+            try:
+                events = tuple(adapter.normalize_message(message, index))
+            except Exception as raised:  # noqa: BLE001 - an adapter is code of the program
+                answers[index] = self._unreadable("assistant", _reason(raised), None)
+                continue
+            answer.events = events
+            answer.provider = events[-1].provider if events else adapter.provider
+            answer.problems = [problem for event in events for problem in event.problems]
 
     def _read_message(self, message: Any) -> Answer:
         try:

@@ -1,8 +1,14 @@
 """Mapping of provider stop reasons to canonical ones."""
 
+import logging
+from functools import lru_cache
 from typing import Final, get_args
 
 from tracereel.providers.base import Problem, StopReason
+
+_log: Final = logging.getLogger("tracereel.providers")
+# Without a handler, logging's last resort would print to standard error.
+_log.addHandler(logging.NullHandler())
 
 _OPENAI: Final[dict[str, StopReason]] = {
     "stop": "success",
@@ -58,7 +64,11 @@ STOP_REASONS: Final[dict[str, dict[str, StopReason]]] = {
 }
 """Provider → its stop reason → canonical stop reason."""
 
+ALIASES: Final[dict[str, StopReason]] = {"max_turns": "max_tokens"}
+"""Canonical stop reasons of other systems → ours."""
+
 _EVERY_WORD: Final[dict[str, StopReason]] = {
+    **ALIASES,
     **{word: word for word in get_args(StopReason)},
     **{word.lower(): meaning for table in STOP_REASONS.values() for word, meaning in table.items()},
 }
@@ -67,7 +77,7 @@ _EVERY_WORD: Final[dict[str, StopReason]] = {
 def canonical_stop_reason(
     word: str | None, provider: str = "langchain"
 ) -> tuple[StopReason | None, Problem | None]:
-    """Return the canonical stop reason; an unknown one is a success with a problem."""
+    """Return the canonical stop reason; an unknown one is a success with a problem and a warning."""
     if word is None:
         return None, None
     found = STOP_REASONS.get(provider, {}).get(word) or _EVERY_WORD.get(word.lower())
@@ -75,4 +85,11 @@ def canonical_stop_reason(
         return found, None
     known = ", ".join(sorted(STOP_REASONS.get(provider) or _EVERY_WORD))
     message = f"stop reason {word[:80]!r} is not known (known: {known}); taken for a success"
+    _warn(provider, message)
     return "success", Problem(code="unknown_stop_reason", message=message, raw=word)
+
+
+@lru_cache(maxsize=256)
+def _warn(provider: str, message: str) -> None:
+    """Log an unknown stop reason once per word, so that a new one cannot flood the log."""
+    _log.warning("tracereel: %s: %s", provider, message)

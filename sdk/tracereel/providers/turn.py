@@ -95,38 +95,22 @@ class ModelTurn:
         self._model = answer.model or self.default_model
         self._answer_provider = answer.provider
         first = len(self._events)
-        for piece in answer.pieces:
-            self._add_piece(answer, piece, index, self._model)
-        stop, unknown = canonical_stop_reason(answer.stop_word, answer.provider)
-        if unknown is not None:
-            answer.problems.append(unknown)
-        if answer.failure is not None and stop is None:
-            stop = "error"
-        if answer.refusal is not None and stop in (None, "success"):
-            stop = "refused"
-        stop = answer.forced_stop or stop
-        about = _about(answer, index)
-        if stop == "refused":
-            self._add("content_refused", content=answer.refusal, **about)
-        elif stop == "paused":
-            self._add("turn_paused", **about)
-        if answer.failure is not None:
-            content = answer.failure.message or None
-            self._add("error", content=content, failure=answer.failure, **about)
+        events = message_events(answer, index) if answer.events is None else answer.events
+        for event in events:
+            self._keep(event, answer)
         problems = self._placed(answer, index)
         if len(self._events) == first:
-            if answer.pieces:
-                return  # a repeated message: its events and tokens are already included
-            self._add("assistant_message", content="", block_index=0, **about)
+            return  # an empty or repeated message: its events and tokens are already included
+        last = events[-1]
         self._events[-1] = structs.replace(
             self._events[-1],
-            usage=answer.usage,
-            stop_reason=stop,
-            stop_reason_raw=answer.stop_word,
+            usage=last.usage,
+            stop_reason=last.stop_reason,
+            stop_reason_raw=last.stop_reason_raw,
             problems=problems,
         )
-        self._usage = sum_known(self._usage, answer.usage)
-        self._stop = (stop, answer.stop_word)
+        self._usage = sum_known(self._usage, last.usage)
+        self._stop = (last.stop_reason, last.stop_reason_raw)
 
     def _add_other(self, answer: Answer, index: int, model: str | None) -> None:
         texts = [piece for piece in answer.pieces if piece.type == "user_message"]
@@ -141,33 +125,26 @@ class ModelTurn:
         self._placed(answer, index)
 
     def _add_piece(self, answer: Answer, piece: AnswerPiece, index: int, model: str | None) -> None:
-        call, result = piece.tool_call, piece.tool_result
-        if call is not None:
-            call = structs.replace(call, id=call.id or f"call_{index}_{piece.block_index}")
-            if not self._ledger.ask(call, model):
+        self._keep(_piece_event(answer, piece, index, model), answer)
+
+    def _keep(self, event: NormalizedEvent, answer: Answer) -> None:
+        """Append an event of a message, unless it repeats a tool request or result."""
+        if event.tool_call is not None:
+            if not self._ledger.ask(event.tool_call, event.model):
                 return
-        elif result is not None:
+        elif (result := event.tool_result) is not None:
             paired, request = self._ledger.answer(result)
             if paired is None:
                 return
+            model = event.model
             if request is None:
                 name = result.call_id or result.name or "a tool"
                 message = f"no message asks for the result of {name[:80]!r}"
-                answer.report("unmatched_tool_result", message, piece.block_index, piece.raw)
+                answer.report("unmatched_tool_result", message, event.block_index, event.raw)
             else:
-                model = request.model
-            result = paired
-        self._add(
-            piece.type,
-            raw=piece.raw,
-            content=piece.content,
-            tool_call=call,
-            tool_result=result,
-            citations=piece.citations,
-            block_index=piece.block_index,
-            model=model,
-            **_about(answer, index),
-        )
+                model = request.model or UNKNOWN_MODEL
+            event = structs.replace(event, tool_result=paired, model=model)
+        self._append(event)
 
     def _add_executions(self) -> None:
         for execution in self._ledger.executed():
@@ -204,27 +181,86 @@ class ModelTurn:
         self.problems.extend(placed)
         return placed
 
-    def _add(self, kind: EventType, raw: Any = None, **fields: Any) -> None:
-        model = fields.pop("model", None) or self._model or self.default_model or UNKNOWN_MODEL
-        provider = (
-            fields.pop("provider", None) or self.provider or self._answer_provider or "langchain"
-        )
+    def _add(self, kind: EventType, **fields: Any) -> None:
+        model = fields.pop("model", None) or UNKNOWN_MODEL
+        provider = self.provider or self._answer_provider or "langchain"
         event = NormalizedEvent(
-            type=kind,
-            original_index=self._next,
-            session_id=self.session_id,
-            model=model,
-            provider=provider,
-            raw=raw if self.keep_raw else None,
-            **fields,
+            type=kind, original_index=0, provider=provider, model=model, **fields
         )
-        self._events.append(event)
+        self._append(event)
+
+    def _append(self, event: NormalizedEvent) -> None:
+        """Append an event with its position, session and model."""
+        model = event.model
+        if model == UNKNOWN_MODEL:
+            model = self._model or self.default_model or UNKNOWN_MODEL
+        self._events.append(
+            structs.replace(
+                event,
+                original_index=self._next,
+                session_id=event.session_id or self.session_id,
+                model=model,
+                raw=event.raw if self.keep_raw else None,
+            )
+        )
         self._next += 1
+
+
+def message_events(answer: Answer, index: int) -> list[NormalizedEvent]:
+    """Return the events of an assistant message at a position of the turn, at least one."""
+    events = [_piece_event(answer, piece, index, answer.model) for piece in answer.pieces]
+    stop, unknown = canonical_stop_reason(answer.stop_word, answer.provider)
+    if unknown is not None:
+        answer.problems.append(unknown)
+    if answer.failure is not None and stop is None:
+        stop = "error"
+    if answer.refusal is not None and stop in (None, "success"):
+        stop = "refused"
+    stop = answer.forced_stop or stop
+    about = _about(answer, index)
+    if stop == "refused":
+        events.append(NormalizedEvent(type="content_refused", content=answer.refusal, **about))
+    elif stop == "paused":
+        events.append(NormalizedEvent(type="turn_paused", **about))
+    if (failure := answer.failure) is not None:
+        said = failure.message or None
+        events.append(NormalizedEvent(type="error", content=said, failure=failure, **about))
+    if not events:
+        events.append(NormalizedEvent(type="assistant_message", content="", block_index=0, **about))
+    events[-1] = structs.replace(
+        events[-1],
+        usage=answer.usage,
+        stop_reason=stop,
+        stop_reason_raw=answer.stop_word,
+        problems=tuple(answer.problems),
+    )
+    return events
+
+
+def _piece_event(
+    answer: Answer, piece: AnswerPiece, index: int, model: str | None
+) -> NormalizedEvent:
+    call = piece.tool_call
+    if call is not None:
+        call = structs.replace(call, id=call.id or f"call_{index}_{piece.block_index}")
+    about = _about(answer, index) | {"model": model or UNKNOWN_MODEL}
+    return NormalizedEvent(
+        type=piece.type,
+        raw=piece.raw,
+        content=piece.content,
+        tool_call=call,
+        tool_result=piece.tool_result,
+        citations=piece.citations,
+        block_index=piece.block_index,
+        **about,
+    )
 
 
 def _about(answer: Answer, index: int) -> dict[str, Any]:
     return {
+        "original_index": index,
         "provider": answer.provider,
+        "model": answer.model or UNKNOWN_MODEL,
         "agent_name": answer.agent_name,
         "message_id": answer.message_id,
         "message_index": index,

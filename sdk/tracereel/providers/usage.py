@@ -25,11 +25,11 @@ PLACES: Final[tuple[tuple[str, ...], ...]] = (
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "input": (
         *("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count"),
-        *("inputTokens", "inputTokenCount"),
+        *("inputTokens", "inputTokenCount", "total_input_tokens"),
     ),
     "output": (
         *("output_tokens", "completion_tokens", "candidatesTokenCount", "candidates_token_count"),
-        *("outputTokens", "outputTokenCount"),
+        *("outputTokens", "outputTokenCount", "total_output_tokens"),
     ),
     "cache_read": (
         *("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount"),
@@ -39,9 +39,11 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
         *("cache_creation_input_tokens", "cacheWriteInputTokens", "cacheWriteInputTokenCount"),
         "cacheWriteInputTokensCount",
     ),
-    "thoughts": ("thoughtsTokenCount", "thoughts_token_count"),
+    "thoughts": ("thoughtsTokenCount", "thoughts_token_count", "total_thought_tokens"),
     "tool_prompt": ("toolUsePromptTokenCount", "tool_use_prompt_token_count"),
-    "cached_content": ("cachedContentTokenCount", "cached_content_token_count"),
+    "cached_content": (
+        *("cachedContentTokenCount", "cached_content_token_count", "total_cached_tokens"),
+    ),
 }
 """Count → its field names, by precedence.
 

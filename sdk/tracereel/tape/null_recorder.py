@@ -26,11 +26,15 @@ class QuietRecorder(Recorder):
         }
         return cls(_config.load({}, **settings), registry=CollectorRegistry())
 
-    def record_all(self, events: list[Any], trace: Any, **_: Any) -> None:
+    def record_all(self, events: list[Any], trace: Any, **_: Any) -> bool:
         """Drop events."""
+        del events, trace
+        return False
 
-    def keep(self, events: list[Any], trace: Any, **_: Any) -> None:
+    def keep(self, events: list[Any], trace: Any, **_: Any) -> bool:
         """Drop events."""
+        del events, trace
+        return False
 
     def flush(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Return that there is nothing to deliver."""

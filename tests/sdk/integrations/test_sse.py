@@ -235,7 +235,8 @@ def test_six_rounds_are_the_limit_that_is_seen_when_it_is_reached(events):
     six, seven = events.get_events(DONE)
     assert (six["rounds"], six["round_limit_reached"]) == (6, True)
     assert "end_code" not in six
-    assert (seven["rounds"], seven["round_limit_reached"]) == (6, True)
+    assert (seven["rounds"], seven["round_limit"], seven["round_limit_reached"]) == (7, 6, True)
+    assert (six["round_limit_reached_at"], seven["round_limit_reached_at"]) == (6, 6)
     assert seven["end_code"] == "ITERATION_LIMIT_REACHED"
 
 

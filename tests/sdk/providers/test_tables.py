@@ -276,7 +276,7 @@ def test_each_name_of_the_event_store_and_of_the_frontend():
     names = {
         event.type: (view["event_type"], view["type"], view["persistence_state"])
         for event in (*turn, *failed)
-        if (view := to_event_store(event)) is not None
+        if (view := to_event_store(event, "spooled")) is not None
     }
 
     assert names == {
@@ -293,6 +293,15 @@ def test_each_name_of_the_event_store_and_of_the_frontend():
         "turn_paused": (None, "turn_paused", "persisted"),
         "content_refused": (None, "content_refused", "persisted"),
     }
+
+
+@pytest.mark.parametrize("emitted", [None, "dropped", "held"])
+def test_nothing_is_persisted_before_it_was_written(emitted):
+    events = BatchResultNormalizer().normalize(EVERYTHING, whole_turn=True).events
+
+    states = {to_event_store(event, emitted)["persistence_state"] for event in events}
+
+    assert states == {"transient"}
 
 
 def test_the_view_carries_what_such_systems_read():

@@ -250,6 +250,19 @@ def event_rows(stored: Iterable[StoredEvent], *, whole: bool) -> list[EventRow]:
     return made
 
 
+def fill_sessions(rows: Iterable[EventRow]) -> None:
+    """Set the session of events that were sent before their execution knew it."""
+    found = [row for row in rows if row.execution_id]
+    known = {(row.trace_id, row.execution_id): row.session_id for row in found if row.session_id}
+    for row in found:
+        session = known.get((row.trace_id, row.execution_id))
+        if session is not None and not row.session_id:
+            row.session_id = session
+            if row.payload:
+                added = msgspec.json.encode({"session_id": session}).decode()
+                row.payload = f"{row.payload.rstrip()[:-1]},{added[1:]}"
+
+
 _otel_trace_id: Final = lru_cache(1_000)(otel_trace_id)
 
 

@@ -11,7 +11,7 @@ from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query.costs import NANO_USD
 from tracereel_collector.query.run.events import EventRow as EventRow
-from tracereel_collector.query.run.events import StoredEvent, event_rows
+from tracereel_collector.query.run.events import StoredEvent, event_rows, fill_sessions
 from tracereel_collector.query.run.ledger import LedgerRow
 from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
 from tracereel_collector.store.sql import query
@@ -221,6 +221,7 @@ class RunReader:
                 f"no event of trace {trace_id!r}",
                 hint="events appear within a second of their acknowledgement",
             )
+        fill_sessions(events)
         return RunRows(
             trace_id=trace_id,
             trace_ids=tuple(trace_ids),

@@ -164,7 +164,7 @@ FROM
 );
 
 -- Each decision once, with the candidates it chose from. A candidate is a value or an object with a name
--- (or value, or label) and a score (or confidence).
+-- (or value, or label) and a score (or confidence), unless the event lists the scores.
 CREATE VIEW decisions AS
 SELECT
     tenant, trace_id, event_id, timestamp, session_id, user_id, service, agent_name,
@@ -178,8 +178,10 @@ SELECT
         JSONHas(c, 'value'), JSONExtract(c, 'value', 'String'),
         JSONHas(c, 'label'), JSONExtract(c, 'label', 'String'),
         JSONExtract(c, 'String')), JSONExtractArrayRaw(payload, 'candidates')) AS candidate_names,
-    arrayMap(c -> coalesce(JSONExtract(c, 'score', 'Nullable(Float64)'),
-        JSONExtract(c, 'confidence', 'Nullable(Float64)')), JSONExtractArrayRaw(payload, 'candidates'))
+    if(JSONType(payload, 'candidate_scores') = 'Array',
+        JSONExtract(payload, 'candidate_scores', 'Array(Nullable(Float64))'),
+        arrayMap(c -> coalesce(JSONExtract(c, 'score', 'Nullable(Float64)'),
+            JSONExtract(c, 'confidence', 'Nullable(Float64)')), JSONExtractArrayRaw(payload, 'candidates')))
         AS candidate_scores
 FROM agent_events
 WHERE event_type = 'agent.decision.recorded'
