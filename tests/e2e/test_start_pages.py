@@ -86,7 +86,8 @@ def test_fastapi_page_records_one_run_per_request(collector, environ, tmp_path):
 
         def answer():
             try:
-                with urllib.request.urlopen(url, timeout=10) as response:
+                asked = urllib.request.Request(url, headers={"x-session-id": "chat-1"})
+                with urllib.request.urlopen(asked, timeout=10) as response:
                     return response.headers["x-request-id"], json.load(response)
             except OSError:
                 return None
@@ -97,7 +98,8 @@ def test_fastapi_page_records_one_run_per_request(collector, environ, tmp_path):
     finally:
         service.terminate()
         service.communicate(timeout=60)
-    assert run_found["agents"] == ["support"]
+    assert (run_found["pipeline_type"], run_found["session_id"]) == ("GET /ask", "chat-1")
+    assert (run_found["agents"], run_found["prompt"]) == (["summary", "support"], "where")
     shown = run(tracereel("replay", run_found["trace_id"], "--json"), environ, tmp_path)[1]
     assert request_id in shown
     assert "find_order" in shown

@@ -128,7 +128,8 @@ def test_base_install_names_the_package_for_langgraph(tmp_path):
 
 
 def test_the_command_and_the_page_know_every_example():
-    assert (tuple(EXAMPLES), DEFAULT) == (command.EXAMPLES, command.EXAMPLES[0])
+    assert next(iter(EXAMPLES)) == DEFAULT == command.DEFAULT
+    assert command.EXAMPLES is EXAMPLES
     assert [name for name in EXAMPLES if f"`tracereel demo --example {name}`" not in PAGE] == []
     assert [name for name in SCRIPTS if f"examples/{name}" not in PAGE] == []
 

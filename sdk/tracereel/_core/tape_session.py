@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 
+OUTSIDE: Final = "outside_of_tape"
+"""Note on an execution that tapes ignore: calls directly inside of it begin a tape of their own."""
+
+
 class Live:
     """Call that runs. The base class ignores its outcome."""
 

@@ -15,7 +15,7 @@ from tracereel.config import Config
 from tracereel.demo.examples import DEFAULT, EXAMPLES
 from tracereel.demo.run import RunReport
 from tracereel.logs import configure_logs
-from tracereel.metrics_server import start_metrics_server
+from tracereel.metrics_server import MetricsServer, start_metrics_server
 
 SERVICE: Final = "tracereel-demo"
 DEFAULT_RUNS: Final = 5
@@ -60,7 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         type=_address,
         metavar="[HOST:]PORT",
-        help="Serve Prometheus metrics there (HOST: default 127.0.0.1).",
+        help="Serve Prometheus metrics there (HOST: default 127.0.0.1; with --forever, a free port by"
+        " default).",
     )
     parser.add_argument(
         "--until-stdin-closes",
@@ -118,7 +119,9 @@ def run(args: argparse.Namespace) -> int:
         print(state, flush=True)
         if args.metrics is not None:
             _serve_metrics(*args.metrics)
-        status, hurry = 0, False
+        elif args.forever:
+            _announce(start_metrics_server() or start_metrics_server(0))
+        status, hurry, has_failed = 0, False, False
         try:
             for report in run_example(
                 runs=None if args.forever else args.runs,
@@ -127,6 +130,9 @@ def run(args: argparse.Namespace) -> int:
                 sleep=stopper.sleep,
             ):
                 _print_report(report, given_endpoint=args.endpoint, endpoint=settings.endpoint)
+                if report.failed and report.trace_id is not None and not has_failed:
+                    has_failed = True
+                    print(f"  see why: {settings.endpoint}/#{report.trace_id}", flush=True)
         except Stopped as stop:
             # A signal is the normal end of an endless demo.
             status = 0 if args.forever else 128 + stop.signal_number
@@ -148,7 +154,12 @@ def _serve_metrics(host: str, port: int) -> None:
             file=sys.stderr,
         )
         return
-    print(f"metrics at http://{host}:{server.port}/metrics", flush=True)
+    _announce(server, host)
+
+
+def _announce(server: MetricsServer | None, host: str = "127.0.0.1") -> None:
+    if server is not None:
+        print(f"metrics at http://{host}:{server.port}/metrics", flush=True)
 
 
 def _stop_when_stdin_closes() -> None:

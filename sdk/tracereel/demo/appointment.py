@@ -5,6 +5,7 @@ and `current_execution().set`. The run begins with the function `create_appointm
 module, so that `tracereel replay` can call it again.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,8 +15,10 @@ from typing import Any, Final
 import tracereel
 from tracereel.demo.script_writer import usual_model
 from tracereel.demo.scripted_model import (
+    MAX_TOKENS,
     MODEL,
     PROVIDER,
+    TEMPERATURE,
     Completion,
     LLMTimeoutError,
     ScriptedModel,
@@ -37,11 +40,31 @@ _LLM: Final[dict[str, Any]] = {
     "version": VERSION,
     "llm_provider": PROVIDER,
     "llm_model": MODEL,
-    "temperature": 0.3,
-    "max_tokens": 500,
+    "temperature": TEMPERATURE,
+    "max_tokens": MAX_TOKENS,
 }
-_asked_again: Final = retry(attempts=2, on=LLMTimeoutError, strategy=fixed_delay(0.05))
-"""Retry policy for model timeouts."""
+INSTRUCTIONS: Final = {
+    "entity_extraction": "Return contact, date, time and place of the requested appointment as JSON.",
+    "temporal_resolution": "Resolve the date phrase in the user's time zone; list other readings.",
+    "place_resolution": "Find the place of the appointment.",
+    "rule_check": "Check the date and time against the opening hours.",
+    "slot_choice": "Choose one of the offered slots, or none if the wanted one is taken.",
+}
+"""System messages by task."""
+_TIME: Final = re.compile(r"[0-2][0-9]:[0-5][0-9]")
+_DATE: Final = re.compile(r"20[0-9]{2}-[01][0-9]-[0-3][0-9]")
+
+
+class InvalidAnswerError(ValueError):
+    """The model responded, but the response cannot be used."""
+
+    code = "INVALID_ANSWER"
+
+
+_asked_again: Final = retry(
+    attempts=2, on=(LLMTimeoutError, InvalidAnswerError), strategy=fixed_delay(0.05)
+)
+"""Retry policy for model timeouts and responses that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +106,7 @@ class AppointmentAssistant:
     def book(self, user_prompt: str) -> Booking:
         """Call the agents in sequence."""
         run = tracereel.current_execution()
-        if not run:  # recording is off
-            return self._book(user_prompt)
-        self.trace_id = run.trace_id
+        self.trace_id = run.trace_id if run else None
         booking = self._book(user_prompt)
         # A chain of agents is only as confident as its least confident agent.
         run.set(outcome=booking.outcome, confidence=min(self._confidences))
@@ -107,20 +128,28 @@ class AppointmentAssistant:
     def parse(self, prompt: str) -> AppointmentRequest:
         """Extract contact, date, time and place from the request."""
         answer = self._ask("entity_extraction", prompt)
+        found = answer.content
+        self._check(
+            answer,
+            contact_named=bool(found["contact"]),
+            date_given=bool(found["date"]),
+            time_readable=_TIME.fullmatch(found["time"] or "") is not None,
+        )
         tracereel.record_decision(
             "entity_extraction",
             category="extraction",
             reasoning=answer.reasoning,
             confidence=answer.confidence,
             input_data={"prompt": prompt},
-            output_data=dict(answer.content),
+            output_data=dict(found),
         )
-        return AppointmentRequest(**answer.content)
+        return AppointmentRequest(**found)
 
     @tracereel.traced_agent("temporal_agent", **_LLM)
     def resolve_time(self, request: AppointmentRequest) -> AppointmentTime:
         """Resolve phrases such as 'mañana' to a date."""
         answer = self._ask("temporal_resolution", request.date)
+        self._check(answer, date_readable=_DATE.fullmatch(answer.content["date"]) is not None)
         moment = AppointmentTime(*(answer.content[key] for key in ("date", "time", "timezone")))
         tracereel.record_decision(
             "temporal_resolution",
@@ -172,10 +201,12 @@ class AppointmentAssistant:
         return chosen
 
     @tracereel.traced_agent("availability_agent", **_LLM)
+    @_asked_again
     def find_slot(self, moment: AppointmentTime, *, contact: str) -> str | None:
         """Return the requested slot if it is free."""
         answer = self._ask("slot_choice", f"{contact} {moment.date} {moment.time}")
         slot: str | None = answer.content["slot"]
+        self._check(answer, slot_offered=slot is None or slot in answer.content["offered"])
         tracereel.record_decision(
             "slot_choice",
             category="resolution",
@@ -189,25 +220,29 @@ class AppointmentAssistant:
         return slot
 
     def _ask(self, task: str, prompt: str) -> Completion:
-        """Call the model and record tokens, cost and confidence on the current execution."""
-        execution = tracereel.current_execution()
-        if not execution:  # recording is off
-            return self._model.complete(task, prompt)
-        execution.set(stage="llm_call")
-        answer = self._model.complete(task, prompt)
+        """Call the model and record its confidence on the current execution."""
+        answer = self._model.complete(task, INSTRUCTIONS[task], prompt)
         self._confidences.append(answer.confidence)
-        execution.set(
-            stage="answer",
-            decision_type=task,
-            confidence=answer.confidence,
-            reasoning=answer.reasoning,
-            llm_tokens_used=answer.total_tokens,
-            llm_prompt_tokens=answer.prompt_tokens,
-            llm_completion_tokens=answer.completion_tokens,
-            llm_cost_usd=answer.cost_usd,
-            llm_duration_seconds=answer.seconds,
+        tracereel.current_execution().set(
+            decision_type=task, confidence=answer.confidence, reasoning=answer.reasoning
         )
         return answer
+
+    def _check(self, answer: Completion, **passed: bool) -> None:
+        """Validate a response, in a step with its own confidence.
+
+        Raises:
+            InvalidAnswerError: a check did not pass.
+        """
+        with tracereel.traced_step(
+            "validation", step_type="validation", inputs=answer.content
+        ) as step:
+            share = sum(passed.values()) / len(passed)
+            step.set(confidence=round(answer.confidence * share, 2))
+            step.set_output(passed)
+            if failed := [name for name, was_passed in passed.items() if not was_passed]:
+                step.set(partial_output=dict(answer.content))
+                raise InvalidAnswerError(f"the response fails {', '.join(failed)}")
 
 
 _on_duty: ContextVar[AppointmentAssistant | None] = ContextVar("tracereel_demo", default=None)
@@ -229,6 +264,7 @@ def create_appointment(user_prompt: str, *, user_timezone: str, user_id: str) ->
 
     Raises:
         LLMTimeoutError: the model did not respond to an agent that the booking requires.
+        InvalidAnswerError: the model's response cannot be used, also when asked again.
     """
     del user_timezone, user_id  # recorded with the run
     assistant = _on_duty.get() or AppointmentAssistant(usual_model(user_prompt))

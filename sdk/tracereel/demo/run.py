@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import count
 
-from tracereel.demo.appointment import AppointmentAssistant, create_appointment, on_duty
-from tracereel.demo.script_writer import ScriptPlan, write_plan
+from tracereel.demo.appointment import (
+    AppointmentAssistant,
+    InvalidAnswerError,
+    create_appointment,
+    on_duty,
+)
+from tracereel.demo.script_writer import ScriptPlan, story_of, write_plan
 from tracereel.demo.scripted_model import LLMTimeoutError, ScriptedModel
 
 
@@ -35,13 +40,14 @@ def run_demo(
 ) -> Iterator[RunReport]:
     """Run the pipeline `runs` times (`None`: forever), `interval` seconds apart.
 
-    The first run is always a successful booking, because newcomers replay that one.
+    The first run is always a successful booking, because newcomers replay that one. The second needs a
+    retry and a fallback, and the third fails.
     """
     rng = random.Random(seed)  # noqa: S311 - a script, not a secret
     for number in count(1) if runs is None else range(1, runs + 1):
         if number > 1:
             sleep(interval)
-        plan = write_plan(rng, today=today or datetime.now(UTC).date(), calm=number == 1)
+        plan = write_plan(rng, today=today or datetime.now(UTC).date(), story=story_of(number))
         yield _run_once(number, plan, ScriptedModel(plan.script, rng, sleep, pace))
 
 
@@ -55,7 +61,7 @@ def _run_once(number: int, plan: ScriptPlan, model: ScriptedModel) -> RunReport:
                 scenario.prompt, user_timezone=scenario.timezone, user_id=scenario.user_id
             )
         outcome, failed = booking.outcome, False
-    except LLMTimeoutError as error:
+    except (LLMTimeoutError, InvalidAnswerError) as error:
         outcome, failed = f"failed: {error}", True
     return RunReport(
         number=number,

@@ -4,7 +4,7 @@ import random
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from tracereel.demo.scenarios import SCENARIOS, Scenario
 from tracereel.demo.scripted_model import Answer, Script, ScriptedModel
@@ -14,6 +14,10 @@ TIMEOUT_SHARE: Final = 0.08
 CONFLICT_SHARE: Final = 0.15
 HICCUP_SHARE: Final = 0.15
 """Share of runs in which a model times out once and succeeds on retry."""
+WRONG_SHARE: Final = 0.1
+"""Share of runs in which a response is wrong at first and right when asked again."""
+SILENT: Final[tuple[Answer | None, ...]] = (None, None)
+"""Timeouts of all attempts."""
 OPENING_HOURS: Final = ("08:00", "18:00")
 
 _TASKS: Final = (
@@ -25,8 +29,11 @@ _TASKS: Final = (
 )
 _UNLUCKY: Final = (*_TASKS, *["place_resolution"] * 5)
 """Tasks that may time out for good; places most often, because they have a fallback."""
-_ASKED_AGAIN: Final = ("entity_extraction", "place_resolution")
+_ASKED_AGAIN: Final = ("entity_extraction", "place_resolution", "slot_choice")
 """Tasks that are retried."""
+
+Story = Literal["calm", "bumpy", "broken"]
+"""Planned run: a booking without failures, one despite failures, or one that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +46,67 @@ class ScriptPlan:
 
 
 def write_plan(
-    rng: random.Random, *, today: date, calm: bool = False, scenario: Scenario = SCENARIOS[0]
+    rng: random.Random,
+    *,
+    today: date,
+    story: Story | None = None,
+    scenario: Scenario | None = None,
 ) -> ScriptPlan:
-    """Plan one run; a calm one is a booking without failures."""
-    scenario = scenario if calm else rng.choice(SCENARIOS)
+    """Plan one run of a story; by default chance decides what happens."""
+    if scenario is None:
+        scenario = SCENARIOS[_TOLD.index(story)] if story is not None else rng.choice(SCENARIOS)
     luck = rng.random()
-    unlucky_task = rng.choice(_UNLUCKY)
-    silent_at = unlucky_task if luck < TIMEOUT_SHARE and not calm else None
-    taken = not calm and TIMEOUT_SHARE <= luck < TIMEOUT_SHARE + CONFLICT_SHARE
-    script = _script(scenario, rng, today, taken, silent_at)
-    if not calm and luck > 1.0 - HICCUP_SHARE:
-        script = replace(script, silent_at=rng.choice(_ASKED_AGAIN), silences=1)
-    return ScriptPlan(scenario, script, taken)
+    unlucky_task, hiccup = rng.choice(_UNLUCKY), rng.choice(_ASKED_AGAIN)
+    taken = story is None and TIMEOUT_SHARE <= luck < TIMEOUT_SHARE + CONFLICT_SHARE
+    script = _script(scenario, rng, today, taken)
+    troubles: dict[str, tuple[Answer | None, ...]] = {}
+    if story in ("bumpy", "broken"):
+        # A place that is never found has a fallback, a slot that was never offered has none.
+        troubles["entity_extraction"] = (_without_time(script),)
+        troubles["place_resolution"] = SILENT
+        if story == "broken":
+            troubles["slot_choice"] = (None, _not_offered(script, scenario.day(today)))
+    elif story is None and luck < TIMEOUT_SHARE:
+        troubles[unlucky_task] = SILENT
+    elif story is None and luck > 1.0 - WRONG_SHARE:
+        troubles["entity_extraction"] = (_without_time(script),)
+    elif story is None and luck > 1.0 - WRONG_SHARE - HICCUP_SHARE:
+        troubles[hiccup] = (None,)
+    return ScriptPlan(scenario, replace(script, troubles=troubles), taken)
+
+
+_TOLD: Final[tuple[Story, ...]] = ("calm", "bumpy", "broken")
+"""Stories of the first runs, each with the scenario of its place."""
+
+
+def story_of(number: int) -> Story | None:
+    """Return the story of a run by its number, from 1; later runs are left to chance."""
+    return _TOLD[number - 1] if number <= len(_TOLD) else None
+
+
+def _without_time(script: Script) -> Answer:
+    """Return an extraction that overlooks the time."""
+    content, confidence, _ = script.answers["entity_extraction"]
+    reasoning = "The request names a person and a day, but no hour"
+    return {**content, "time": None}, round(confidence - 0.3, 2), reasoning
+
+
+def _not_offered(script: Script, day: date) -> Answer:
+    """Return a choice that is not among the offered slots."""
+    content, _, _ = script.answers["slot_choice"]
+    slot = f"{day - timedelta(days=1)} 23:30"
+    return {**content, "slot": slot}, 0.41, f"{slot} is the closest free slot"
 
 
 def usual_model(prompt: str) -> ScriptedModel:
     """Return a model that never fails, for a replay without a plan."""
     rng = random.Random(prompt)  # noqa: S311 - a script, not a secret
     scenario = next((each for each in SCENARIOS if each.prompt == prompt), SCENARIOS[0])
-    plan = write_plan(rng, today=datetime.now(UTC).date(), calm=True, scenario=scenario)
+    plan = write_plan(rng, today=datetime.now(UTC).date(), story="calm", scenario=scenario)
     return ScriptedModel(plan.script, rng, time.sleep)
 
 
-def _script(
-    scenario: Scenario, rng: random.Random, today: date, taken: bool, silent_at: str | None
-) -> Script:
+def _script(scenario: Scenario, rng: random.Random, today: date, taken: bool) -> Script:
     def sure(base: float) -> float:
         return round(min(1.0, max(0.0, base + rng.uniform(-0.04, 0.04))), 2)
 
@@ -110,4 +153,4 @@ def _script(
             f"{slot} is already taken" if taken else f"{slot} is free and is what was asked for",
         ),
     }
-    return Script(answers, silent_at)
+    return Script(answers)

@@ -10,6 +10,7 @@ from typing import Final
 
 OLDEST: Final = {
     "anthropic": ("anthropic", "0.60"),
+    "celery": ("celery", "5.4"),
     "google": ("google-genai", "1.20"),
     "langchain": ("langchain-core", "1.0"),
     "langgraph": ("langgraph", "1.0"),
@@ -17,6 +18,7 @@ OLDEST: Final = {
     "openai": ("openai", "1.90"),
     "openai-agents": ("openai-agents", "0.20"),
     "pydantic-ai": ("pydantic-ai-slim", "2.0"),
+    "rq": ("rq", "2.0"),
 }
 """Extra of `tracereel[…]` → package and oldest fully supported version."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tracereel._core.tape_session import RUNS, Live, TapeSession
+from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel.tape import codec
 from tracereel.tape.call_matching import CallPosition
 from tracereel.tape.differences import differences, ends_alike
@@ -204,7 +204,7 @@ class Player(TapeSession):
         return RootCall(self) if root else RUNS
 
     def _place_of(self, around: "Execution | None") -> CallPosition:
-        if around is None:
+        if around is None or OUTSIDE in around.notes:
             return self._root
         found = getattr(around, "place", None)
         if not isinstance(found, CallPosition):

@@ -7,7 +7,7 @@ stay in memory and are sent when something fails.
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import error_details
-from tracereel._core.tape_session import RUNS, Live, TapeSession
+from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
@@ -131,6 +131,8 @@ class Recordings(TapeSession):
     ) -> Live:
         """Record the beginning of a call."""
         try:
+            if around is not None and OUTSIDE in around.notes:
+                around = None
             owner = execution if execution is not None else around
             if owner is None:
                 return RUNS
@@ -205,7 +207,9 @@ class Recordings(TapeSession):
     ) -> None:
         """Record a decision."""
         with guard.Guard("tape"):
-            node = self._node_of(execution, execution) if execution is not None else None
+            if execution is None or OUTSIDE in execution.notes:
+                return
+            node = self._node_of(execution, execution)
             if node is not None:
                 among = encoded_candidates(candidates)
                 node.tape.decided(node, decision_type, encode(result), among)
@@ -219,7 +223,7 @@ class Recordings(TapeSession):
 
     def _node_of(self, around: "Execution | None", owner: "Execution") -> TapeNode | None:
         """Return the node of the enclosing call; blocks and attempts get theirs lazily."""
-        if around is None or around.trace is not owner.trace:
+        if around is None or around.trace is not owner.trace or OUTSIDE in around.notes:
             tape = self._tape_of(owner)
             return tape.root if tape is not None else None
         found = getattr(around, "tape", None)

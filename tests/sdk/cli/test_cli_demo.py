@@ -49,7 +49,7 @@ def test_without_a_collector_the_events_are_kept_and_the_way_on_is_named(run_cli
     done = run_cli("demo", "--runs", "1", "--endpoint", url, TRACEREEL_RECORD="off")
 
     assert done.returncode == 0
-    assert "19 events wait in the spool" in done.stderr
+    assert "28 events wait in the spool" in done.stderr
     assert "tracereel ship" in done.stderr
 
 
@@ -108,9 +108,10 @@ def test_invalid_demo_arguments_are_refused(run_cli, words, expected):
     assert "Traceback" not in done.stderr
 
 
-def test_demo_serves_metrics_on_the_given_address(cli_env, collector):
-    """Prometheus can scrape it while the demo runs."""
-    words = ["demo", "--forever", "--interval", "0", "--metrics", "0", "--endpoint", collector.url]
+@pytest.mark.parametrize("options", [["--metrics", "0"], []], ids=["given", "default"])
+def test_endless_demo_serves_metrics_at_the_address_it_prints(cli_env, collector, options):
+    """Prometheus can scrape it while the demo runs; a taken default port is no obstacle."""
+    words = ["demo", "--forever", "--interval", "0", *options, "--endpoint", collector.url]
     with subprocess.Popen(
         [sys.executable, "-m", "tracereel", *words],
         env=cli_env,

@@ -49,7 +49,7 @@ class PipelineScope(ExecutionScope):
         self.judge(result)
         partial = tally is not None and tally.counts[semconv.FAILED] > 0
         status = note("status") or (semconv.PARTIAL_SUCCESS if partial else semconv.SUCCESS)
-        event = self._closed(status, milliseconds)
+        event = self.closed_fields(status, milliseconds)
         if self.captures:
             if self.stream is not None:
                 event["output_summary"] = self.stream.summary()
@@ -60,14 +60,15 @@ class PipelineScope(ExecutionScope):
         return event
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
-        return {**self._closed(semconv.FAILED, milliseconds), **self.failure_fields(error)}
+        return {**self.closed_fields(semconv.FAILED, milliseconds), **self.failure_fields(error)}
 
     def closing_cancelled(self, error: BaseException | None, milliseconds: int) -> dict[str, Any]:
-        event = self._closed(semconv.CANCELLED, milliseconds)
+        event = self.closed_fields(semconv.CANCELLED, milliseconds)
         event["cancel_reason"] = cancel_reason(error)
         return event
 
-    def _closed(self, status: str, milliseconds: int) -> dict[str, Any]:
+    def closed_fields(self, status: str, milliseconds: int) -> dict[str, Any]:
+        """Return the fields of every closing event."""
         execution = self.execution
         note, tally = execution.notes.get, execution.tally or Tally(None)
         if (own := execution.state.usage) is not None:
