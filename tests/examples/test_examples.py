@@ -123,7 +123,7 @@ def test_base_install_names_the_package_for_langgraph(tmp_path):
 
 
 def test_the_command_and_the_page_know_every_example():
-    assert (tuple(EXAMPLES), DEFAULT) == (command.EXAMPLES, command.EXAMPLES[0])
+    assert (command.EXAMPLES, DEFAULT) == (EXAMPLES, next(iter(EXAMPLES)))
     assert [name for name in EXAMPLES if f"`tracereel demo --example {name}`" not in PAGE] == []
     assert [name for name in SCRIPTS if f"examples/{name}" not in PAGE] == []
 
