@@ -43,6 +43,9 @@ class DivergenceDetector:
         """Numbers of the calls of the tape that the run has made."""
         self._expected = [call for call in tape.boundaries() if call.lane == 0]
         self._position = {call.number: index for index, call in enumerate(self._expected)}
+        self._siblings: dict[int, list[Call]] = {}
+        for call in tape.boundaries():
+            self._siblings.setdefault(call.parent, []).append(call)
         self._seen: set[int] = set()
         self._at = 0
         self._count = 0
@@ -63,6 +66,34 @@ class DivergenceDetector:
                 came = f"{path}, as {shown_call(call.name, self._arguments(call))},"
             self.suspicion = Suspicion(self._in_its_place(expected, came, location()), expected)
         self._seen.add(call.number)
+
+    def overtaken(self, call: Call) -> list[Call]:
+        """Return calls of other threads that had ended on the tape before this one began.
+
+        They have not been made yet. Concurrent tasks are left out, because their order may vary.
+        """
+        if self.suspicion is not None:
+            return []
+        around = self._tape.calls.get(call.parent)
+        if not call.lane and around is not None and call.task != around.task:
+            return []
+        return [
+            each
+            for each in self._siblings.get(call.parent, ())
+            if (each.lane or call.lane)
+            and each.end is not None
+            and each.end.order <= call.after
+            and each.number not in self._made
+        ]
+
+    def overtook(self, call: Call, missed: Call, path: str, location: str | None) -> None:
+        """Suspect that a call was made before another one that is due."""
+        if self.suspicion is None and missed.number not in self._made:
+            detail = (
+                f"{path}, as {shown_call(call.name, self._arguments(call))}, was called first\n"
+            )
+            position = 1 + self._tape.boundaries().index(missed)
+            self.suspicion = Suspicion(self._missing(missed, position, detail, location), missed)
 
     def made_later(self, call: Call) -> None:
         """Resolve the suspicion if its call is made later: it is out of order, or was extra."""

@@ -84,6 +84,8 @@ class Given(msgspec.Struct, eq=False):
     turn: tuple[int, int] | None = field(name="g", default=None)
     waited: int = field(name="s", default=0)
     awaited: int = field(name="w", default=0)
+    usage: dict[str, int | float] = field(name="u", default_factory=dict)
+    """Tokens and cost that the call noted, by event field."""
     index: int = field(name="_index", default=-1)
     """Index of the stream item; -1 for the end. The parser sets this and the following."""
     after: int = field(name="_after", default=0)

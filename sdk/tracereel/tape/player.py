@@ -111,6 +111,25 @@ class Player(TapeSession):
 
     def begin(self, execution: "Execution | None", **about: Any) -> Any:
         """Begin a call; return an object that serves it or lets it run."""
+        begun = self._begin(execution, **about)
+        if isinstance(begun, ServedCall) and not self.options.branch:
+            self._await_overtaken(begun.call, about)
+        return begun
+
+    def _await_overtaken(self, call: Call, about: dict[str, Any]) -> None:
+        """Give calls of other threads that are due some time to begin; suspect a changed order."""
+        with self._lock:
+            missed = self._detector.overtaken(call)
+        if not missed or not self.reel.await_begun([each.number for each in missed]):
+            return
+        with self._lock:
+            path = self._place_of(about["around"]).path
+            came = f"{path} / {call.name}" if path else call.name
+            late = next((each for each in missed if each.number not in self._made), None)
+            if late is not None:
+                self._detector.overtook(call, late, came, location(about["function"]))
+
+    def _begin(self, execution: "Execution | None", **about: Any) -> Any:
         self.loops.adopt()
         made = _MadeCall(execution, **about)
         given = made.arguments
@@ -143,7 +162,7 @@ class Player(TapeSession):
             self.reel.begun(call.number)
             self.report.served += 1
             self.loops.reach(call.at)
-            return ServedCall(self, call)
+            return ServedCall(self, call, made.execution)
 
     def _matching(
         self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]

@@ -27,10 +27,17 @@ MAX_ITEMS: Final = 10_000
 """Stream items that are kept as the result of a run."""
 
 
+USAGE: Final = (
+    *("llm_tokens_used", "llm_prompt_tokens", "llm_completion_tokens"),
+    *("llm_cached_tokens", "llm_reasoning_tokens", "llm_cost_usd"),
+)
+"""Event fields of a model call that a tape keeps, because its code does not run when served."""
+
+
 class _RecordedCall(Live, TapeNode):
     """Call that runs and is recorded."""
 
-    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds")
+    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds", "notes")
     changes = False
     holds: bool
 
@@ -47,6 +54,8 @@ class _RecordedCall(Live, TapeNode):
         self.holds = gate is not None
         self._items: list[Any] | None = None
         self._awaited = False
+        self.notes: dict[str, Any] = {}
+        """Fields that the program sets during a model call."""
 
     def gives_coroutine(self) -> None:
         self._awaited = True
@@ -62,7 +71,7 @@ class _RecordedCall(Live, TapeNode):
             if self._boundary:
                 taken = encode(result)
                 if self._opened is None and not self._awaited:
-                    self.tape.give(self, "returned", taken, None)
+                    self.tape.give(self, "returned", taken, None, usage=self._usage())
                 else:
                     self._give("returned", taken)
             if self._root is not None:
@@ -107,8 +116,22 @@ class _RecordedCall(Live, TapeNode):
         waited = turn != self._opened
         if chunk:
             self._opened = turn
-        awaited = self._awaited
-        tape.give(self, how, taken, turn, waited=waited, chunk=chunk, awaited=awaited)
+        usage = None if chunk else self._usage()
+        tape.give(
+            self,
+            how,
+            taken,
+            turn,
+            waited=waited,
+            chunk=chunk,
+            awaited=self._awaited,
+            usage=usage,
+        )
+
+    def _usage(self) -> dict[str, Any] | None:
+        """Return the tokens and the cost of the call, if it noted any."""
+        notes = self.notes
+        return {name: notes[name] for name in USAGE if name in notes} if notes else None
 
 
 class Recordings(TapeSession):
@@ -167,6 +190,8 @@ class Recordings(TapeSession):
                 execution.tape = call
             if kind == "llm":
                 parent.covered = True
+                if execution is not None:
+                    call.notes = execution.notes
             return call
         except Exception as error:  # noqa: BLE001 - on an internal error the call runs unrecorded
             guard.report("tape", error)

@@ -8,7 +8,7 @@ everything that the next result depends on has been delivered. An idle loop rele
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tracereel._runtime.compat import running_loop_or_none
@@ -20,6 +20,8 @@ SETTLE: Final = 0.003
 """Seconds between results for different threads."""
 LATE: Final = 0.05
 """Seconds after which a recorded call that was not made is no longer expected."""
+OVERDUE: Final = 1.0
+"""Seconds that a call waits for one of another thread which had ended before it on the tape."""
 NOT_GIVEN: Final = ("cancelled", "closed")
 """Ends that the program caused, not the call."""
 
@@ -102,6 +104,17 @@ class Reel:
         """Record that a call of the tape was made."""
         with self.condition:
             self._begun[self._lanes[number]].seen.add(number)
+            self.condition.notify_all()
+
+    def await_begun(self, numbers: Sequence[int]) -> bool:
+        """Wait up to `OVERDUE` seconds for calls to begin; return whether one has not begun."""
+        with self.condition:
+            return not self.condition.wait_for(
+                lambda: self.free or all(self._has_begun(each) for each in numbers), OVERDUE
+            )
+
+    def _has_begun(self, number: int) -> bool:
+        return number in self._begun[self._lanes[number]].seen
 
     def is_ready(self, given: Given) -> bool:
         """Return whether all calls that began before this result on the tape were made."""

@@ -217,8 +217,9 @@ class RunTape:
         waited: bool = False,
         chunk: bool = False,
         awaited: bool = False,
+        usage: dict[str, Any] | None = None,
     ) -> None:
-        """Record a stream item or the end of a call."""
+        """Record a stream item or the end of a call, with the tokens that it used."""
         with self._lock:
             now = time.perf_counter_ns()
             record: dict[str, Any] = {
@@ -234,6 +235,8 @@ class RunTape:
                 record["s"] = 1
             if awaited:
                 record["w"] = 1
+            if usage:
+                record["u"] = usage
             if not chunk:
                 record["how"] = how
                 self._open -= 1

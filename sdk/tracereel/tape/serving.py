@@ -10,10 +10,11 @@ from tracereel.tape import codec
 from tracereel.tape.divergence import Divergence, DivergenceError
 from tracereel.tape.format import Call
 from tracereel.tape.overrides import Override
-from tracereel.tape.recording import MAX_ITEMS
+from tracereel.tape.recording import MAX_ITEMS, USAGE
 from tracereel.tape.result_order import NOT_GIVEN, StalledError
 
 if TYPE_CHECKING:
+    from tracereel._core.context import Execution
     from tracereel.tape.player import Player
 
 
@@ -123,9 +124,10 @@ class RepeatedCall(_GivenAtOnce):
 class ServedCall:
     """Call that is served from the tape."""
 
-    def __init__(self, player: "Player", call: Call) -> None:
+    def __init__(self, player: "Player", call: Call, execution: "Execution | None" = None) -> None:
         self._player = player
-        self._call = call
+        self._call = self.call = call
+        self._execution = execution
         self.awaited = call.end is not None and bool(call.end.awaited)
 
     def give(self) -> Any:
@@ -133,6 +135,7 @@ class ServedCall:
         end = self._call.end
         if end is None or end.how in NOT_GIVEN:
             self._without_end()
+        self._note_usage()
         return self._at_its_turn(end)
 
     def _at_its_turn(self, given: Any) -> Any:
@@ -156,7 +159,15 @@ class ServedCall:
         await player.reel.wait_async(end)
         if end.how in NOT_GIVEN:
             self._without_end()
+        self._note_usage()
         return player.value(end)
+
+    def _note_usage(self) -> None:
+        """Set the recorded tokens on the call, whose code does not run."""
+        end, execution = self._call.end, self._execution
+        if end is not None and execution is not None:
+            known: dict[str, Any] = {name: end.usage[name] for name in USAGE if name in end.usage}
+            execution.set(**known)
 
     def _without_end(self) -> None:
         """Report a call that was interrupted on the tape but not in this run."""
@@ -183,6 +194,7 @@ class ServedCall:
     def stopped(self, _error: BaseException) -> None:
         """Handle a stream that the program closed early, and note a difference."""
         call, player = self._call, self._player
+        self._note_usage()
         for given in call.results():
             player.reel.done(given)
         if call.end is not None and call.end.how == "returned" and not player.over:
