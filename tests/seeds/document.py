@@ -43,8 +43,6 @@ def _table(head: str, rows: list[tuple[str, ...]]) -> str:
 
 
 def _state(row: Row) -> str:
-    if row.pending is not None:
-        return "in progress"
     return STATES[row.status]
 
 
@@ -52,12 +50,12 @@ def _counts() -> str:
     rows = []
     for seed in seeds():
         states = [_state(row) for row in seed.rows]
-        named = ("✓", STATES["deviates"], "out of scope", "in progress")
+        named = ("✓", STATES["deviates"], "out of scope")
         counts = [str(states.count(state)) for state in named]
         rows.append((seed.name, seed.title, str(len(seed.rows)), *counts))
     total = [sum(int(row[column]) for row in rows) for column in range(2, 7)]
     rows.append(("", "all", *map(str, total)))
-    head = "seed | about | rows | work | deviate | out of scope | in progress"
+    head = "seed | about | rows | work | deviate | out of scope"
     return _table(head, rows)
 
 

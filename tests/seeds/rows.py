@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.seeds.pending import PENDING
-
 FOLDER = Path(__file__).parent / "data"
 SEEDS = ("000", "001", "002", "003", "004", "card")
 _OWN = ("id", "check", "holds")
@@ -28,11 +26,6 @@ class Row:
     """`works`, `deviates` or `out of scope`."""
     ours: str = ""
     why: str = ""
-
-    @property
-    def pending(self) -> int | None:
-        """Item that has to be finished before the row's check passes."""
-        return PENDING.get(self.id)
 
     def __getitem__(self, option: str) -> Any:
         return self.options[option]

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests.seeds.checks import CHECKS, WITH_COLLECTOR
-from tests.seeds.pending import PENDING
 from tests.seeds.rows import all_rows, seeds, words
 
 EXPECTED = {"000": 85, "001": 83, "002": 23, "003": 73, "004": 216, "card": 21}
@@ -14,8 +13,6 @@ EXPECTED = {"000": 85, "001": 83, "002": 23, "003": 73, "004": 216, "card": 21}
 def _marks(row):
     if row.check in WITH_COLLECTOR:
         yield pytest.mark.e2e
-    if row.pending is not None:
-        yield pytest.mark.xfail(strict=True, reason=f"item {row.pending} is not here yet")
 
 
 def _parameters():
@@ -45,10 +42,6 @@ def test_every_row_has_a_check_or_a_reason():
 
 def test_every_check_is_used_by_a_row():
     assert CHECKS.keys() == {row.check for row in all_rows() if row.check}
-
-
-def test_pending_rows_exist():
-    assert PENDING.keys() <= {row.id for row in all_rows()}
 
 
 def test_words_of_the_seeds_are_listed_once():

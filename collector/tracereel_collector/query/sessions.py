@@ -82,6 +82,8 @@ class _SessionStepRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     cost_usd: float | None
     asked: str
     answered: str
+    round: int
+    """Number of the agent's round that made a tool call; 0 if unknown."""
 
 
 class _SessionNumbers(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -255,12 +257,21 @@ def _turn(
 
 
 def rounds(steps: Sequence[_SessionStepRow]) -> list[dict[str, Any]]:
-    """Group the steps of each agent into model calls and the tool calls that follow."""
+    """Group the steps of each agent into model calls and the tool calls that follow.
+
+    Tool calls that name their round are grouped by it: some agents report no model calls.
+    """
     made: list[dict[str, Any]] = []
     current: dict[str, dict[str, Any]] = {}
+    numbers: dict[str, int] = {}
     for step in steps:
         call = step if step.kind == "model" else None
-        if call is not None or (step.kind == "tool" and step.agent not in current):
+        is_next = step.round > numbers.get(step.agent, 0)
+        if is_next:
+            numbers[step.agent] = step.round
+        has_tools = bool(current.get(step.agent, {"tools": ()})["tools"])
+        begins = step.agent not in current or (is_next and has_tools)
+        if call is not None or (step.kind == "tool" and begins):
             current[step.agent] = {
                 "agent": step.agent or None,
                 "model": call and (call.name or None),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -150,10 +151,10 @@ def demo_sub_spans(row, evidence):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    run = wait_until(
-        lambda: next(iter(evidence.client.find(pipeline="appointment_creation", most=1)), None)
-    )
-    steps = evidence.client.trace(run.trace_id).steps
+    (trace_id,) = set(re.findall(r"replay (\S+)", done.stdout))
+    done_runs = {"service": "tracereel-demo", "status": "success"}
+    wait_until(lambda: trace_id in [each.trace_id for each in evidence.client.find(**done_runs)])
+    steps = evidence.client.trace(trace_id).steps
     assert any(step.kind == "llm" for step in steps)
     validations = [step for step in steps if "validat" in step.name and step.kind != "agent"]
     assert any(step.confidence is not None for step in validations)

@@ -17,7 +17,8 @@ FROM
         leftUTF8(if(kind = 'tool', JSONExtractRaw(payload, 'arguments'), ''), {text:UInt32}) AS asked,
         leftUTF8(if(kind = 'tool', if(JSONExtractString(payload, 'result_summary') != '',
             JSONExtractString(payload, 'result_summary'), JSONExtract(payload, 'result', 'String')),
-            JSONExtractString(payload, 'output_summary')), {text:UInt32}) AS answered
+            JSONExtractString(payload, 'output_summary')), {text:UInt32}) AS answered,
+        JSONExtractUInt(payload, 'round') AS round
     FROM agent_events
     WHERE tenant = {tenant:String} AND trace_id IN {runs:Array(String)}
       AND event_type IN ('agent.llm.called', 'agent.tool.called', 'agent.execution.completed', 'agent.pipeline.completed')
@@ -41,7 +42,8 @@ FROM
              'gen_ai.prompt.0.content', 'gen_ai.prompt', 'llm.input_messages.0.message.content'])), {text:UInt32}),
         leftUTF8(arrayFirst(v -> v != '', arrayMap(k -> SpanAttributes[k],
             ['gen_ai.tool.call.result', 'output.value', 'gen_ai.output.messages', 'traceloop.entity.output',
-             'gen_ai.completion.0.content', 'gen_ai.completion', 'llm.output_messages.0.message.content'])), {text:UInt32})
+             'gen_ai.completion.0.content', 'gen_ai.completion', 'llm.output_messages.0.message.content'])), {text:UInt32}),
+        0
     FROM otel_spans
     WHERE TenantId = {tenant:String} AND TraceId IN {otel_runs:Array(String)} AND Source = 'otlp'
       AND CallKind NOT IN ('', 'other', 'mcp', 'embedding') AND ScopeName != 'tracereel'
