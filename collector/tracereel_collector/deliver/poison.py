@@ -16,6 +16,7 @@ from tracereel_collector.model import Quarantined, QueuedBody
 from tracereel_collector.queue.deleted import OTLP, otlp_scopes
 
 Insert = Callable[[Sequence[QueuedBody], str], None]
+NotStored = Callable[[Sequence[QueuedBody]], list[QueuedBody]]
 FEW = 10
 """Refused records, with none stored, from which the store is at fault."""
 _LINES = frozenset({"events", "heartbeats", "scores"})
@@ -30,12 +31,13 @@ class NothingPassesError(Exception):
 
 
 def insert_in_parts(
-    bodies: Sequence[QueuedBody], *, token: str, insert: Insert
+    bodies: Sequence[QueuedBody], *, token: str, insert: Insert, not_stored: NotStored = list
 ) -> list[Quarantined]:
     """Insert a failed batch in parts; return the refused records.
 
     `insert` must retry while the store is unavailable. Parts and tokens depend only on the batch, so
-    repeating this after a crash stores no record twice.
+    repeating this after a crash stores no record twice. `not_stored` leaves out the bodies that an
+    attempt without an answer has stored before the refusal.
 
     Raises:
         NothingPassesError: `FEW` records were refused for an unknown reason and none was stored.
@@ -43,13 +45,17 @@ def insert_in_parts(
     refused: list[Quarantined] = []
     passed = are_few(bodies)
     # Stack of parts to try, in reverse, so that order is kept. The whole batch has just failed.
-    waiting = _halves(list(bodies))[::-1] or [list(bodies)]
+    left = not_stored(bodies)
+    waiting = (_halves(left) or [left])[::-1] if left else []
     while waiting:
         part = waiting.pop()
         try:
             insert(part, f"{token}/{_name(part)}")
             passed = True
         except (PermanentError, TooMuchAtOnceError, UnknownRefusalError) as error:
+            part = not_stored(part)
+            if not part:
+                continue
             if smaller := _halves(part):
                 waiting.extend(reversed(smaller))
                 continue

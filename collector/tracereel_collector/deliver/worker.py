@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -182,6 +183,7 @@ class DeliveryWorker:
                     bodies,
                     token=batch.token,
                     insert=lambda part, token: self._insert(batch.kind, part, token, 0.0),
+                    not_stored=partial(self._not_stored, batch.kind),
                 )
             except NothingPassesError as error:
                 self._metrics.unknown.labels(batch.kind, "store").inc()
@@ -197,6 +199,24 @@ class DeliveryWorker:
                     reason=refused[0].reason,
                 )
             return refused
+
+    def _not_stored(self, kind: Kind, bodies: Sequence[QueuedBody]) -> list[QueuedBody]:
+        """Return the bodies without those that an earlier attempt has stored.
+
+        An attempt without an answer may have stored them under its token; parts have other tokens.
+
+        Raises:
+            StoreUnavailableError: any failure, so that nothing is inserted under other tokens.
+        """
+        if kind not in self._unsure:
+            return list(bodies)
+        try:
+            left = self._store.without_stored(kind, bodies)
+        except CollectorError as error:
+            raise _not_looked_up(error) from error
+        if len(left) < len(bodies):
+            log.warning("refused_batch_was_stored", kind=kind, bodies=len(bodies) - len(left))
+        return left
 
     def _prepare_store(self) -> None:
         """Create a missing schema; its failures are never blamed on the data."""
@@ -243,6 +263,7 @@ class DeliveryWorker:
                 is_repeated = True
                 if not isinstance(error, UnknownRefusalError):
                     unknown = None
+                    self._unsure.add(kind)
                 elif unknown is None:
                     unknown = started
                 elif time.perf_counter() - unknown >= patience and not self._stop.is_set():
@@ -275,9 +296,11 @@ class DeliveryWorker:
                 # A new token each time: the lookup has just shown that the rows are missing.
                 self._store.insert(kind, forgotten, token=f"{token}~{secrets.token_hex(8)}")
         except CollectorError as error:
-            raise StoreUnavailableError(
-                f"what is stored could not be looked up: {error.message}"
-            ) from error
+            raise _not_looked_up(error) from error
+
+
+def _not_looked_up(error: CollectorError) -> StoreUnavailableError:
+    return StoreUnavailableError(f"what is stored could not be looked up: {error.message}")
 
 
 def _most_refusals(bodies: Sequence[QueuedBody], error: CollectorError) -> int:

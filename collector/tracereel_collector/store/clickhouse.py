@@ -54,7 +54,7 @@ _NUMBERED = {
 }
 """Kinds with one row per record: table, number column, arrival column."""
 _LOOKED_UP = 4_000
-"""Bodies per lookup: a server accepts parameters of up to 128 KiB."""
+"""Numbers per lookup: a server accepts parameters of up to 128 KiB."""
 _CHANGE = {
     "mutations_sync": 2,
     "distributed_foreground_insert": 1,
@@ -244,16 +244,41 @@ class ClickHouseStore:
         Raises:
             StoreUnavailableError: the store cannot be queried.
         """
-        if kind not in _NUMBERED or not bodies:
+        stored = self._stored_numbers(kind, bodies, [body.first_sequence_number for body in bodies])
+        if stored is None:
             return []
+        return [body for body in bodies if body.first_sequence_number not in stored]
+
+    def without_stored(self, kind: Kind, bodies: Sequence[QueuedBody]) -> list[QueuedBody]:
+        """Return the bodies whose first or last record is not stored; all if that is unknown.
+
+        Raises:
+            StoreUnavailableError: the store cannot be queried.
+        """
+        ends = [
+            (body.first_sequence_number, body.first_sequence_number + body.records - 1)
+            for body in bodies
+        ]
+        stored = self._stored_numbers(kind, bodies, [number for both in ends for number in both])
+        if stored is None:
+            return list(bodies)
+        return [
+            body for body, both in zip(bodies, ends, strict=True) if not stored.issuperset(both)
+        ]
+
+    def _stored_numbers(
+        self, kind: Kind, bodies: Sequence[QueuedBody], numbers: Sequence[int]
+    ) -> set[int] | None:
+        """Return which sequence numbers of the bodies are stored; None if it cannot be known."""
+        if kind not in _NUMBERED or not bodies:
+            return None
         table, number, arrival = _NUMBERED[kind]
         if self.rows(query("table_engine"), table=table) != [("MergeTree",)]:
             # Replicas commit a token and its part in one transaction, and the queried one may lag.
-            return []
+            return None
+        arrived = [body.received_unix_nano for body in bodies]
         stored: set[int] = set()
-        for begin in range(0, len(bodies), _LOOKED_UP):
-            part = bodies[begin : begin + _LOOKED_UP]
-            arrived = [body.received_unix_nano for body in part]
+        for begin in range(0, len(numbers), _LOOKED_UP):
             found = self.rows(
                 query("stored_bodies"),
                 table=table,
@@ -261,10 +286,10 @@ class ClickHouseStore:
                 arrival=arrival,
                 first=min(arrived),
                 last=max(arrived),
-                numbers=[body.first_sequence_number for body in part],
+                numbers=list(numbers[begin : begin + _LOOKED_UP]),
             )
             stored.update(int(row[0]) for row in found)
-        return [body for body in bodies if body.first_sequence_number not in stored]
+        return stored
 
     @contextmanager
     def _client(self, database: str | None = None) -> Iterator[Client]:

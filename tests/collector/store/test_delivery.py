@@ -8,7 +8,11 @@ from prometheus_client import CollectorRegistry
 from tests.support.contract import EXAMPLES
 from tests.support.waiting import wait_until
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
-from tracereel_collector.errors import TooMuchAtOnceError, UnknownRefusalError
+from tracereel_collector.errors import (
+    StoreUnavailableError,
+    TooMuchAtOnceError,
+    UnknownRefusalError,
+)
 from tracereel_collector.model import Body, Kind
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import BadDataError
@@ -113,6 +117,7 @@ def test_a_batch_that_is_stored_is_not_taken_apart_because_it_cannot_be_looked_u
 
     class Short:
         insert = staticmethod(store.insert)
+        without_stored = staticmethod(store.without_stored)
 
         def missing(self, kind, bodies):
             if (failure := next(failures, None)) is not None:
@@ -120,6 +125,37 @@ def test_a_batch_that_is_stored_is_not_taken_apart_because_it_cannot_be_looked_u
             return store.missing(kind, bodies)
 
     counted = deliver(queue, Short())
+
+    assert stored(store) == 6
+    assert (counted["stored"], counted["quarantined"]) == (6, 0)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("error", [TooMuchAtOnceError, BadDataError])
+@pytest.mark.parametrize("lost", [1, 4])
+def test_a_stored_batch_without_an_answer_is_not_stored_again_in_parts(
+    store, open_queue, error, lost
+):
+    """The answer is lost, then the store refuses: parts have other tokens than the whole batch."""
+    queue = open_queue()
+    for number in range(3):
+        append(queue, [EVENT % f"e{number}-{step}".encode() for step in range(2)])
+    attempts = iter(range(1, 1000))
+
+    class LosesAnswers:
+        missing = staticmethod(store.missing)
+        without_stored = staticmethod(store.without_stored)
+
+        def insert(self, kind, bodies, *, token):
+            attempt = next(attempts)
+            if attempt == lost:
+                store.insert(kind, bodies, token=token)
+                raise StoreUnavailableError("the connection was cut")
+            if attempt < 15:
+                raise error("not now")
+            store.insert(kind, bodies, token=token)
+
+    counted = deliver(queue, LosesAnswers())
 
     assert stored(store) == 6
     assert (counted["stored"], counted["quarantined"]) == (6, 0)

@@ -204,8 +204,8 @@ def test_batch_too_large_for_the_store_is_split(store, queue):
                 store.command("SELECT sum(number) FROM numbers(1) SETTINGS max_memory_usage = 1")
             store.insert(kind, bodies, token=token)
 
-        def missing(self, kind, bodies):
-            return store.missing(kind, bodies)
+        missing = staticmethod(store.missing)
+        without_stored = staticmethod(store.without_stored)
 
     small = Small()
     for first in range(0, 200, 50):
