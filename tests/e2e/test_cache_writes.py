@@ -79,6 +79,7 @@ def test_cache_writes_have_their_own_column_and_price(collector, provider, tmp_p
     environ = {
         **os.environ,
         "TRACEREEL_ENDPOINT": collector.url,
+        "TRACEREEL_EVENT_LOGS": "off",
         "TRACEREEL_SPOOL_DIR": str(tmp_path),
     }
     done = subprocess.run(

@@ -57,6 +57,7 @@ def document(collector, tmp_path_factory):
     environ = {
         **os.environ,
         "TRACEREEL_ENDPOINT": collector.url,
+        "TRACEREEL_EVENT_LOGS": "off",
         "TRACEREEL_SPOOL_DIR": str(spool),
     }
     done = subprocess.run(
