@@ -21,6 +21,13 @@ Category = Literal["transient", "permanent", "validation"]
 CATEGORIES: Final = (TRANSIENT, PERMANENT, VALIDATION)
 
 
+class ClassifiedError(Exception):
+    """Error that knows its category and stage."""
+
+    category: Category
+    stage: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FailureRule:
     """Rule that matches exceptions by class or class name, and classifies them.

@@ -81,6 +81,8 @@ def _classified(error: BaseException) -> tuple[str | None, str | None, str | Non
             stage = stage or rule.stage
             if code and category and stage:
                 break
+    if isinstance(error, failures.ClassifiedError):  # rules of the program come first
+        category, stage = category or error.category, stage or error.stage
     return code, category, stage
 
 

@@ -9,7 +9,14 @@ from tracereel._core.executions.output import OutputStream
 from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel._runtime.sse_parser import MESSAGE
-from tracereel.failures import CATEGORIES, PERMANENT, TRANSIENT, VALIDATION
+from tracereel.failures import (
+    CATEGORIES,
+    PERMANENT,
+    TRANSIENT,
+    VALIDATION,
+    Category,
+    ClassifiedError,
+)
 from tracereel.integrations._sse_frames import Frame, FrameReader
 from tracereel.integrations._sse_tools import SseToolError, Tools, tells_end
 from tracereel.providers.reading import get, mapping, text
@@ -20,7 +27,7 @@ MAX_SOURCES: Final = 200
 """Sources and context chunks that are listed per response; all sources are counted."""
 
 UNKNOWN_CODE: Final = "AGENT_ERROR"
-_CATEGORY_WORDS: Final[dict[str, tuple[str, ...]]] = {
+_CATEGORY_WORDS: Final[dict[Category, tuple[str, ...]]] = {
     TRANSIENT: (
         *("rate_limit", "ratelimit", "too_many", "quota", "overload", "timeout", "time_limit"),
         *("unavailable", "busy", "stream_cut", "server_error", "internal", "run_failed"),
@@ -34,20 +41,22 @@ _STAGES_OF_STATUS: Final = {401: "authentication", 403: "authorization"}
 Rounds = Literal["calls", "streams"]
 
 
-class SseAgentError(Exception):
+class SseAgentError(ClassifiedError):
     """Content of an `error` frame, or a cut stream; recorded, never raised.
 
     A missing category follows from the code.
     """
 
-    def __init__(self, message: str, *, code: str, stage: str, category: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str, stage: str, category: Category | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.stage = stage
         self.category = category or category_of(code)
 
 
-def category_of(code: str) -> str:
+def category_of(code: str) -> Category:
     """Return the category of an error code: `transient`, `validation`, or else `permanent`."""
     word = code.lower()
     for category, parts in _CATEGORY_WORDS.items():

@@ -11,7 +11,7 @@ from tracereel._core.executions.steps import StepScope, StepSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations._sse_run import SseAgentError, SseRun, SseSettings
+from tracereel.integrations._sse_run import SseRun, SseSettings
 from tracereel.integrations._sse_tools import inside
 from tracereel.providers.reading import get
 from tracereel.semconv import SUMMARY_LIMIT
@@ -149,13 +149,6 @@ class SseScope(AgentScope):
         if not self._is_over():
             self.run.end_tools(error=error)
             super().fail(error)
-
-    def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:
-        event = super().closing_failed(error, milliseconds)
-        if isinstance(error, SseAgentError):  # failure rules of the program come first
-            event["error_category"] = event["error_category"] or error.category
-            event["stage"] = event["stage"] or error.stage
-        return event
 
     def _is_over(self) -> bool:
         if self._has_ended:
