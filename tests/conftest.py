@@ -4,7 +4,10 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+from opentelemetry import trace
+from opentelemetry.util._once import Once
 
 from tests.seeds.summary import pytest_terminal_summary
 
@@ -59,3 +62,14 @@ def _place(item):
         LONG.index(name) if name in LONG else len(LONG),
         FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS),
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_global_provider_afterwards():
+    """Unset a global tracer provider that a module has set: later modules would export to it."""
+    before = trace._TRACER_PROVIDER
+    yield
+    if before is None and trace._TRACER_PROVIDER is not None:
+        trace._TRACER_PROVIDER.shutdown()
+        trace._TRACER_PROVIDER = None
+        trace._TRACER_PROVIDER_SET_ONCE = Once()

@@ -16,6 +16,7 @@ most important of them (provider streams, events, queries) have cases as well.
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import urllib.parse
@@ -42,6 +43,7 @@ from tracereel._telemetry import redacted_spans
 from tracereel.cli import checks, export, terminal
 from tracereel.client.sync import parse_replay
 from tracereel.client.transport import Transport
+from tracereel.demo.law_library import LawLibrary
 from tracereel.integrations import _sse_frames
 from tracereel.integrations import google as google_integration
 from tracereel.providers import streams
@@ -59,10 +61,12 @@ from tracereel_collector.otlp_out.forward import target
 from tracereel_collector.query import cursor, diff, filters, window
 from tracereel_collector.query.jaeger import parameters, values
 from tracereel_collector.query.jaeger import reader as jaeger_reader
+from tracereel_collector.query.run import timeline
 from tracereel_collector.query.user_sql import catalogue, statement_text, tree
 from tracereel_collector.queue import deleted, ledger, sessions, waiting
 from tracereel_collector.store import prices
 
+LIBRARY = LawLibrary(sleep=lambda _: None)
 PUMPS = (
     *(
         "1",
@@ -216,6 +220,16 @@ def decide(text: str) -> object:
 
 
 CASES: dict[str, Callable[[str], object]] = {
+    "tracereel.demo.law_library:LawLibrary._search": lambda t: LIBRARY._search("normativa", t, 3),
+    "tracereel_collector.query.jaeger.values:plain_value": lambda t: values.plain_value(
+        t, values.LIST
+    ),
+    "tracereel_collector.query.run.timeline:_completed": lambda t: timeline._completed(
+        json.dumps({"reasoning": t}), {"retry_successful": True}
+    ),
+    "tracereel_collector.queue.sessions:makes_claim": lambda t: sessions.makes_claim(
+        json.dumps({"session_id": t, "user_id": t}).encode(), ()
+    ),
     "tracereel._runtime.sse_parser:SseParser.feed": lambda t: sse_parser.SseParser().feed(
         encoded(t)
     ),

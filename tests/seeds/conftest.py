@@ -1,4 +1,4 @@
-"""The evidence that all rows share, made once per session and only where a row asks for it."""
+"""The evidence that all rows share, made once and only where a row asks for it."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 from tests.seeds.evidence import Evidence
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def evidence(tmp_path_factory):
     """Return programs, recorders and a collector that the rows look at."""
     with pytest.MonkeyPatch.context() as patch:

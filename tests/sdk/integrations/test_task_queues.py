@@ -1,9 +1,11 @@
 """Tasks of Celery, RQ and arq: they continue the run of the program that enqueued them."""
 
 import asyncio
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from logging import Logger
 from typing import Any
 from uuid import uuid4
 
@@ -58,6 +60,22 @@ def check_one_run(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
     assert (closed["pipeline_type"], closed["status"]) == (name, "success")
     assert closed["agents_succeeded"] == 1
     return closed
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Restore the logging that workers of Celery, RQ and arq set up for their process."""
+    named = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, Logger)]
+    loggers = [logging.root, *named]
+    before = [
+        (each, each.level, each.propagate, each.disabled, each.handlers[:]) for each in loggers
+    ]
+    yield
+    logging.captureWarnings(False)
+    logging.disable(logging.NOTSET)
+    for logger, level, propagate, disabled, handlers in before:
+        logger.setLevel(level)
+        logger.propagate, logger.disabled, logger.handlers = propagate, disabled, handlers
 
 
 # Celery: a worker of its own in another thread, on the broker in memory.
