@@ -116,6 +116,7 @@ PUMPS = (
 LEADS = ('"', '{"a":"', "a=", "SELECT ")
 
 NOT_CALLED = {
+    "tracereel.metrics_server:_warn": "writes a message of ours to the standard error",
     "tracereel:__getattr__": "imports",
     "tracereel._export.span_exporter:set_global_provider": "sets OpenTelemetry's global provider",
     "tracereel.cli.progress:progress": "prints",
