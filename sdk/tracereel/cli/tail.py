@@ -11,7 +11,7 @@ from tracereel.cli.steps import joined, kind_of, words_of
 from tracereel.cli.terminal import Terminal, clean, display_width
 from tracereel.cli.timeline import local_time
 from tracereel.client import Client, Step
-from tracereel.client.streams import Message
+from tracereel.client.streams import ServerSentEvent
 
 _NAME_WIDTH: Final = 22
 _STATUSES: Final = ("success", "partial_success", "failed", "cancelled")
@@ -81,7 +81,7 @@ def line_of(step: Step, terminal: Terminal) -> str:
     ).rstrip()
 
 
-def _notice(message: Message) -> None:
+def _notice(message: ServerSentEvent) -> None:
     notice = {
         "gap": "some records may not be shown here",
         "lagged": "records came faster than they were read; going on behind the last one",

@@ -24,7 +24,7 @@ MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
 OPEN = Callable[[str | None], ResponseStream]
 
 
-class Message(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """One server-sent event, as text."""
 
     event: str
@@ -44,7 +44,7 @@ class EventStream:
         *,
         last_event_id: str | None = None,
         reconnect: bool = True,
-        on_notice: Callable[[Message], None] | None = None,
+        on_notice: Callable[[ServerSentEvent], None] | None = None,
     ) -> None:
         self.last_event_id = last_event_id
         """Id of the last event; pass it to a new stream to resume."""
@@ -124,21 +124,21 @@ class EventStream:
         if not self._over and not self._closed.is_set():
             raise ConnectionLostError("the stream ended before it was over")
 
-    def _messages(self, stream: ResponseStream) -> Iterator[Message]:
+    def _messages(self, stream: ResponseStream) -> Iterator[ServerSentEvent]:
         parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
         for chunk in stream.chunks():
             # Not only a step: a quiet tail has its opening alone until its connection is cut.
             self._failures = 0
             for event in parser.feed(chunk):
                 self.last_event_id = event.id or self.last_event_id
-                yield Message(event.event, event.data.decode("utf-8", "replace"), event.id)
+                yield ServerSentEvent(event.event, event.data.decode("utf-8", "replace"), event.id)
             self.last_event_id = parser.last_event_id or self.last_event_id
             if parser.retry_ms is not None:
                 self._first_pause = min(max(FIRST_PAUSE, parser.retry_ms / 1000), LAST_PAUSE)
             if parser.dropped:
                 raise UnexpectedAnswerError(f"an event of more than {MAX_EVENT_BYTES} bytes came")
 
-    def _notice(self, message: Message) -> None:
+    def _notice(self, message: ServerSentEvent) -> None:
         if self._on_notice is not None:
             self._on_notice(message)
 
@@ -154,7 +154,7 @@ def _is_unreachable(error: ClientError) -> bool:
     return isinstance(error, CollectorUnavailableError) and error.retry_after is None
 
 
-def step_of(message: Message) -> Step:
+def step_of(message: ServerSentEvent) -> Step:
     """Parse a message of a stream as a step."""
     try:
         return Step.of(json.loads(message.data))
@@ -164,7 +164,7 @@ def step_of(message: Message) -> Step:
         ) from error
 
 
-def _document(message: Message) -> Mapping[str, Any]:
+def _document(message: ServerSentEvent) -> Mapping[str, Any]:
     try:
         document = json.loads(message.data)
     except (ValueError, RecursionError):

@@ -36,7 +36,7 @@ from tracereel.client.models import (
     StepAlone,
     Trace,
 )
-from tracereel.client.streams import EventStream, Message
+from tracereel.client.streams import EventStream, ServerSentEvent
 from tracereel.client.transport import Answer, Found, Params, ResponseStream, Transport, path_of
 
 Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
@@ -252,7 +252,7 @@ class Client(Transport):
         *,
         last_event_id: str | None = None,
         reconnect: bool = True,
-        on_notice: Callable[[Message], None] | None = None,
+        on_notice: Callable[[ServerSentEvent], None] | None = None,
         **filters: Unpack[TailFilters],
     ) -> EventStream:
         """Stream newly acknowledged events; reconnects when the connection breaks."""

@@ -1,0 +1,141 @@
+"""Content model: what the API returns and what the page, the command line and comparisons read."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PartType = Literal[
+    "text",
+    "thinking",
+    "tool_call",
+    "tool_result",
+    "image",
+    "audio",
+    "video",
+    "file",
+    "citation",
+    "refusal",
+    "data",
+]
+"""`data` is a part of a type that is not known here; `value` has it unchanged."""
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ContentCut(_Frozen):
+    """What is missing from a value because it was longer than the limit."""
+
+    length: Count
+    """Whole length: characters of a text, messages of a list."""
+    removed: Count
+    """How much of it was removed, from the middle."""
+
+
+class Part(_Frozen):
+    """One piece of a message."""
+
+    type: PartType
+    text: str | None = None
+    """Text, thinking, refusal, quoted passage of a citation, or caption of a file."""
+    id: str | None = None
+    """Id of the tool call; a result has the id of its call."""
+    name: str | None = None
+    """Name of the tool, or of the file."""
+    value: Any = None
+    """Arguments of a tool call, result of a tool, or data of an unknown type."""
+    is_error: bool | None = None
+    """Whether the tool failed."""
+    media_type: str | None = None
+    data: str | None = None
+    """Base64 of an image, audio or file that was sent inline."""
+    uri: str | None = None
+    """Address of a file or source; shown, never fetched."""
+    size: Count | None = None
+    """Bytes of a file, if known."""
+    cut: ContentCut | None = None
+
+
+class Message(_Frozen):
+    """One message to or from a model."""
+
+    role: str
+    """`system`, `developer`, `user`, `assistant` or `tool`; other roles as sent."""
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
+    id: str | None = None
+    finish_reason: str | None = None
+
+
+class ToolDefinition(_Frozen):
+    """Tool that was offered to the model."""
+
+    name: str
+    description: str | None = None
+    parameters: Any = None
+    """JSON Schema of the arguments."""
+    type: str | None = None
+
+
+class TokenUsage(_Frozen):
+    """Tokens of a model call. `input` includes the cached ones, `output` those of reasoning."""
+
+    input: Count | None = None
+    output: Count | None = None
+    total: Count | None = None
+    cache_read: Count | None = None
+    cache_write: Count | None = None
+    reasoning: Count | None = None
+
+
+class ModelCallContent(_Frozen):
+    """Content of a model call."""
+
+    kind: Literal["model"] = "model"
+    input: tuple[Message, ...] = ()
+    output: tuple[Message, ...] = ()
+    earlier: Count = 0
+    """Leading messages of `input` that are the previous call's input and output of the same run."""
+    earlier_step: str | None = None
+    """Step id of that previous call."""
+    tools: tuple[ToolDefinition, ...] = ()
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Request options: `temperature`, `max_tokens`, `response_format` …"""
+    model: str | None = None
+    provider: str | None = None
+    finish_reason: str | None = None
+    usage: TokenUsage = TokenUsage()
+    first_token_ms: float | None = None
+    tokens_per_second: float | None = None
+    cut: ContentCut | None = None
+    """Messages that were removed from the middle of `input`."""
+
+
+class ToolCallContent(_Frozen):
+    """Content of a tool call."""
+
+    kind: Literal["tool"] = "tool"
+    name: str | None = None
+    id: str | None = None
+    arguments: Any = None
+    result: Any = None
+    cut: ContentCut | None = None
+
+
+class ValueContent(_Frozen):
+    """Content of an agent, pipeline, graph, retrieval or step."""
+
+    kind: Literal["value"] = "value"
+    input: Any = None
+    output: Any = None
+    asked: str | None = None
+    """The last question in the input: text of the last user message, the prompt, or the text itself."""
+    answered: str | None = None
+    """The last answer in the output."""
+    cut: ContentCut | None = None
+
+
+Content = Annotated[ModelCallContent | ToolCallContent | ValueContent, Field(discriminator="kind")]
