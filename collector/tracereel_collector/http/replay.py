@@ -42,12 +42,14 @@ async def get_replay(
     stream: bool = False,
     speed: Annotated[float, Query(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0,
     linked: bool = True,
+    content: bool = True,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a run's events and spans in causal order in `timeline`, totals in `summary`.
 
     With `limit`, a page; pass its `next` as `after` for the next page. With `at`, the state at a moment.
-    With `stream`, Server-Sent Events at `speed` times the recorded pace (0: no pauses).
+    With `stream`, Server-Sent Events at `speed` times the recorded pace (0: no pauses). With
+    `content=false`, messages and values above 4 KiB are left out; `content_bytes` is their size.
     """
     check_trace_id(trace_id)
     if at is not None and stream:
@@ -62,27 +64,30 @@ async def get_replay(
     if stream:
         if last_event_id:
             place = parse_cursor(last_event_id, name="Last-Event-ID")
-        return await _played(request, trace_id, place, speed=speed, linked=linked)
+        return await _played(request, trace_id, place, speed=speed, linked=linked, content=content)
     if limit is None and place == BEGINNING:
         return await query_json(
-            request, lambda parts, tenant: parts.replay.document(tenant, trace_id, linked=linked)
+            request,
+            lambda parts, tenant: parts.replay.document(
+                tenant, trace_id, linked=linked, content=content
+            ),
         )
     return await query_json(
         request,
         lambda parts, tenant: parts.replay.page(
-            tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked
+            tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked, content=content
         ).document(),
     )
 
 
 async def _played(
-    request: Request, trace_id: str, place: Cursor, *, speed: float, linked: bool
+    request: Request, trace_id: str, place: Cursor, *, speed: float, linked: bool, content: bool
 ) -> Response:
     async def page(after: Cursor) -> Page:
         return await query(
             request,
             lambda parts, tenant: parts.replay.page(
-                tenant, trace_id, after=after, limit=PAGE, linked=linked
+                tenant, trace_id, after=after, limit=PAGE, linked=linked, content=content
             ),
         )
 

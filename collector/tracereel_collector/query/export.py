@@ -1,10 +1,12 @@
 """Export of a tenant's rows in slices of bounded size, so that memory stays bounded."""
 
 import io
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
@@ -62,7 +64,7 @@ TABLES: Final = {
         types=("String", "UInt64", "UInt64"),
         time="timestamp",
         agent="agent_name",
-        size="length(payload)",
+        size="length(payload) + content_bytes",
     ),
     "spans": ExportStream(
         table="whole_spans",
@@ -155,9 +157,11 @@ class Export:
             if wanted.table == "events":
                 statement = _statement(wanted, _EVENT_COLUMNS)
                 rows = read_rows(self.store, statement, tuple[str, int, str], **place)
+                stored = [StoredPayload(number, payload) for payload, number, _ in rows]
+                whole = self.contents.whole(tenant, stored)
                 lines = [
                     stored_payload(payload, tenant, number, ingested_at) + b"\n"
-                    for payload, number, ingested_at in rows
+                    for (_, number, ingested_at), payload in zip(rows, whole, strict=True)
                 ]
                 yield ExportPiece(b"".join(lines), len(lines))
             else:
@@ -176,6 +180,8 @@ class Export:
             for place in self._slices(tenant, wanted):
                 data = self.store.select(_statement(wanted), place, fmt="Parquet")
                 rows = pq.read_table(io.BytesIO(data))
+                if wanted.table == "events":
+                    rows = self._with_content(tenant, rows)
                 writer.write_table(rows)
                 one_row = io.BytesIO()
                 pq.write_table(rows.slice(0, 1), one_row, compression="zstd")
@@ -183,6 +189,24 @@ class Export:
                 footer = int.from_bytes(one_row.getvalue()[-8:-4], "little")
                 yield ExportPiece(out.taken(), rows.num_rows, footer)
         yield ExportPiece(out.taken(), 0)
+
+    def _with_content(self, tenant: str, rows: Any) -> Any:
+        """Return a table of events with whole payloads."""
+        import pyarrow as pa
+
+        numbers, payloads = rows["sequence_number"].to_pylist(), rows["payload"].to_pylist()
+        stored = [
+            StoredPayload(number, payload if isinstance(payload, str) else payload.decode())
+            for number, payload in zip(numbers, payloads, strict=True)
+        ]
+        column = rows.schema.field("payload")
+        whole = pa.array(self.contents.whole(tenant, stored), column.type)
+        return rows.set_column(rows.schema.get_field_index("payload"), column, whole)
+
+    @property
+    def contents(self) -> EventContents:
+        """Reader of content that is stored apart; a slice is limited before."""
+        return EventContents(self.store, max_bytes=sys.maxsize)
 
     def _slices(self, tenant: str, wanted: ExportSelection) -> Iterator[dict[str, Any]]:
         """Yield the parameters of each slice: after one row, up to another."""

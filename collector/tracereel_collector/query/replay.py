@@ -72,20 +72,33 @@ class ReplayQuery:
     reader: RunReader
     traces: Traces
 
-    def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
-        """Return the whole run as JSON."""
-        return self._whole(tenant, trace_id, after=BEGINNING, limit=None, linked=linked).document()
+    def document(
+        self, tenant: str, trace_id: str, *, linked: bool = True, content: bool = True
+    ) -> bytes:
+        """Return the whole run as JSON; without `content`, large content is left out."""
+        return self._whole(
+            tenant, trace_id, after=BEGINNING, limit=None, linked=linked, content=content
+        ).document()
 
     def page(
-        self, tenant: str, trace_id: str, *, after: Cursor, limit: int, linked: bool = True
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        after: Cursor,
+        limit: int,
+        linked: bool = True,
+        content: bool = True,
     ) -> Page:
         """Return the entries after a position; for a large run, only these are read."""
         counts, trace_ids = self.reader.counts(tenant, trace_id, linked=linked)
         if counts.total_events <= WHOLE_EVENTS:
-            return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
+            return self._whole(
+                tenant, trace_id, after=after, limit=limit, linked=linked, content=content
+            )
         traces = sorted(set(counts.otel_trace_ids) - {""})
         events, spans, span_events, span_counts = self.reader.page(
-            tenant, trace_ids, traces, after=after, limit=limit + 1
+            tenant, trace_ids, traces, after=after, limit=limit + 1, content=content
         )
         # Spans are placed by their own clocks here: the rest of the tree is not read.
         rows: list[EventRow | SpanRow | SpanEventRow] = [*events, *spans, *span_events]
@@ -119,9 +132,18 @@ class ReplayQuery:
         return msgspec.json.encode(state_at(analysis, at))
 
     def _whole(
-        self, tenant: str, trace_id: str, *, after: Cursor, limit: int | None, linked: bool
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        after: Cursor,
+        limit: int | None,
+        linked: bool,
+        content: bool,
     ) -> Page:
-        analysis = self.traces.analysis(tenant, trace_id, whole=True, linked=linked)
+        analysis = self.traces.analysis(
+            tenant, trace_id, whole=True, linked=linked, content=content
+        )
         entries = [entry for entry in timeline_of(analysis, tenant=tenant) if entry.cursor > after]
         more = limit is not None and len(entries) > limit
         shown = entries[:limit]

@@ -8,6 +8,7 @@ import msgspec
 
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.filters import COLUMNS
 from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.search import Reach, Search
@@ -202,9 +203,11 @@ class Sessions:
         rows = read_rows(
             *(self.store, query("session_payloads"), tuple[int, str, str]), **given, numbers=wanted
         )
+        stored = [StoredPayload(number, payload) for number, _, payload in rows]
+        whole = EventContents(self.store).whole(tenant, stored)
         sent = {
             number: stored_payload(payload, tenant, number, ingested_at)
-            for number, ingested_at, payload in rows
+            for (number, ingested_at, _), payload in zip(rows, whole, strict=True)
         }
         return [
             {"session_sequence": place, "details": msgspec.Raw(sent[number])}

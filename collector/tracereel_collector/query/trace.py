@@ -28,10 +28,16 @@ class Traces:
     now_unix_nano: Callable[[], int] = time.time_ns
 
     def analysis(
-        self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        whole: bool = False,
+        linked: bool = True,
+        content: bool = True,
     ) -> Analysis:
-        """Return the analysed run."""
-        rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked)
+        """Return the analysed run; `whole` and `content` as in `RunReader.read`."""
+        rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked, content=content)
         return analyse(self._settled(tenant, rows), rows.prices)
 
     def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> RunTree:

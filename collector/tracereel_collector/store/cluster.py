@@ -14,7 +14,7 @@ from tracereel_collector.store.sql import migrations, without_comments
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CREATE = re.compile(r"CREATE (?P<what>TABLE|VIEW|MATERIALIZED VIEW) (?P<name>\w+)")
 _MERGE_TREE = re.compile(r"ENGINE\s*=\s*(?P<family>\w*MergeTree)(?:\s*\((?P<args>[^()]*)\))?")
-_SHARD_COLUMNS = ("trace_id", "TraceId", "emitter_id")
+_SHARD_COLUMNS = ("conversation", "trace_id", "TraceId", "emitter_id")
 """Sharding columns, the first that a table has: related rows share a shard."""
 WINDOW_SECONDS = 28 * 24 * 3600
 """Time for which replicas remember tokens; a batch delayed longer could be stored twice."""

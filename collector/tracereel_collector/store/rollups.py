@@ -33,9 +33,13 @@ _TEXT_FIELDS = (
     *("user_prompt", "input_summary", "output_summary", "reasoning", "error_message"),
     *("final_outcome", "original_error", "primary_error", "fallback_output_summary"),
     *("result_summary", "query", "tool_name", "input_messages", "output_messages"),
-    *("arguments", "result", "content", "input_data", "output_data"),
+    *("arguments", "result", "content", "input_data", "output_data", "input", "output"),
 )
 """Fields of events that are searched."""
+_CONTENT_FIELDS = ("output_messages", "arguments", "result", "content", "input", "output")
+"""Fields of large content that are searched, beside the new messages of a model call."""
+_MAX_BEGINNING = 2_000
+"""Maximum bytes of a conversation's beginning that are indexed with each of its calls."""
 
 _SPAN_NAMES = (
     *("input.value", "output.value", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
@@ -193,6 +197,16 @@ FRAGMENTS: Final = {
         fields=", ".join(f"said.{field}" for field in _TEXT_FIELDS),
         field_types=", ".join(f"{field} String" for field in _TEXT_FIELDS),
         field_count=len(_TEXT_FIELDS),
+        max_text=MAX_TEXT,
+    ),
+    "content_texts": rendered(
+        "content_texts.sql",
+        moment=in_reach("timestamp"),
+        is_answer="JSONExtractString(m, 'role') IN ('assistant', 'model')"
+        " OR JSONExtractString(m, 'type') = 'ai'",
+        fields=", ".join(f"left(said.{field}, {MAX_TEXT})" for field in _CONTENT_FIELDS),
+        field_types=", ".join(f"{field} String" for field in ("input_messages", *_CONTENT_FIELDS)),
+        max_beginning=_MAX_BEGINNING,
         max_text=MAX_TEXT,
     ),
     "span_texts": rendered(

@@ -8,7 +8,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from string import Template
 
-from tracereel_collector.store import otlp_signals, rollup_agents, rollups
+from tracereel_collector.store import event_lines, otlp_signals, rollup_agents, rollups
 from tracereel_collector.store.dialects import columns, content, own
 
 MERGE_TREE_SETTINGS = (
@@ -18,7 +18,19 @@ MERGE_TREE_SETTINGS = (
 )
 """Settings that keep tokens and make inserts and merges survive a power cut."""
 
+CONTENT_SETTINGS = (
+    f"{MERGE_TREE_SETTINGS}, index_granularity = 256, index_granularity_bytes = 16777216,"
+    " min_age_to_force_merge_seconds = 7200, min_age_to_force_merge_on_partition_only = 1"
+)
+"""Settings of a table with content: after the day of arrival all its parts become one."""
+CONTENT_CODEC = (
+    "CODEC(ZSTD(3, 24))"
+    " SETTINGS (min_compress_block_size = 16777216, max_compress_block_size = 16777216)"
+)
+"""Codec of a column with content: blocks as large as the window in which repetition is found."""
+
 _VALUES = {
+    **event_lines.FRAGMENTS,
     **otlp_signals.FRAGMENTS,
     **columns.FRAGMENTS,
     **content.FRAGMENTS,
@@ -26,6 +38,8 @@ _VALUES = {
     **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
     "merge_tree_settings": MERGE_TREE_SETTINGS,
+    "content_settings": CONTENT_SETTINGS,
+    "content_codec": CONTENT_CODEC,
     "max_unix_nano": "9223372036854775807",
 }
 

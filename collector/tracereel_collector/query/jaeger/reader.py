@@ -16,12 +16,15 @@ from typing import Any, Final
 from tracereel import semconv
 from tracereel_collector.query.emitters import gone_emitters
 from tracereel_collector.query.jaeger.rows import (
+    CONTENT_BYTES,
     KINDS,
     NAMELESS,
+    ContentsRow,
     JaegerSpanRow,
     JaegerTrace,
     MarkRow,
     OutlineRow,
+    add_contents,
     add_span_events,
     drop_inferred_parents,
     mark_open,
@@ -36,6 +39,10 @@ MAX_SPANS = 50_000
 MAX_MIXED_TRACES = 200_000
 MAX_SPANS_OF_TRACE = 20_000
 """Maximum spans of one trace that are read for the dependency graph."""
+MAX_CONTENT = 65_536
+"""Maximum bytes of one content attribute."""
+MAX_CONTENTS = 500
+"""Maximum spans of one response that have large content."""
 MAX_NANO = 2**63 - 1
 _HEX = re.compile(r"[0-9a-fA-F]{1,32}")
 _LONGEST_BASE64 = 24
@@ -141,6 +148,7 @@ class Jaeger:
         cut = spans[MAX_SPANS:]
         del spans[MAX_SPANS:]
         add_span_events(spans, self._rows("jaeger_marks", MarkRow, tenant, **wanted))
+        self._add_contents(tenant, spans)
         emitters = sorted({span.emitter for span in spans if span.is_open and span.emitter})
         now = self.now_unix_nano()
         mark_open(spans, gone_emitters(self.store, tenant, emitters, now_unix_nano=now), now=now)
@@ -153,6 +161,18 @@ class Jaeger:
             for trace_id, group in groupby(spans, key=lambda span: span.trace_id)
         }
         return [found[each] for each in dict.fromkeys(trace_ids) if each in found]
+
+    def _add_contents(self, tenant: str, spans: Sequence[JaegerSpanRow]) -> None:
+        """Add content that is stored apart from its event, long values cut."""
+        traces = sorted({each.trace_id for each in spans if CONTENT_BYTES in each.attributes})
+        if traces:
+            found = self._rows(
+                *("jaeger_contents", ContentsRow, tenant),
+                traces=traces,
+                most=MAX_CONTENT,
+                limit=MAX_CONTENTS,
+            )
+            add_contents(spans, found, most=MAX_CONTENT)
 
     def outlines(self, tenant: str, trace_ids: Sequence[str]) -> list[list[OutlineRow]]:
         """Return the spans of traces without attributes, events and links."""

@@ -10,10 +10,13 @@ from typing import Any
 import msgspec
 
 from tracereel_collector.query.jaeger.values import Types, own_types
+from tracereel_collector.store.dialects.own import MORE_ATTRIBUTES
 
 NAMELESS = "missing-service-name"
 """Service name that Jaeger uses for spans without one."""
 _OTLP, _OPEN = 0, 3
+CONTENT_BYTES = MORE_ATTRIBUTES["content_bytes"][0]
+"""Attribute of spans whose content is stored apart."""
 RUNNING, CRASHED = "running", "crashed"
 STATE = "tracereel.state"
 """Attribute that marks a span without a known end."""
@@ -79,6 +82,15 @@ class MarkRow(msgspec.Struct, array_like=True, gc=False):
     attributes: dict[str, str]
 
 
+class ContentsRow(msgspec.Struct, array_like=True, gc=False):
+    """Row of `jaeger_contents.sql`."""
+
+    trace_id: str
+    span_id: str
+    fields: list[tuple[str, str, int]]
+    """Name, JSON cut to a limit, and whole length in bytes."""
+
+
 class OutlineRow(msgspec.Struct, array_like=True, gc=False):
     """Row of `jaeger_outline.sql`."""
 
@@ -111,6 +123,18 @@ def add_span_events(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) ->
         # Spans sent by an exporter already have them.
         found = by_span.get((span.trace_id, span.span_id), ()) if span.rank != _OTLP else ()
         span.events += [(mark.at, mark.name, mark.attributes) for mark in found]
+
+
+def add_contents(
+    spans: Iterable[JaegerSpanRow], contents: Iterable[ContentsRow], *, most: int
+) -> None:
+    """Add the content of own spans as attributes; a value that is cut says so."""
+    by_span = {(each.trace_id, each.span_id): each.fields for each in contents}
+    for span in spans:
+        for field, value, length in by_span.get((span.trace_id, span.span_id), ()):
+            names = MORE_ATTRIBUTES.get(field, ())
+            cut = f"… [{length - most} bytes more]" if length > most else ""
+            span.attributes |= {name: f"{value}{cut}" for name in names if span.rank != _OTLP}
 
 
 def mark_open(spans: Iterable[JaegerSpanRow], gone: Mapping[str, int], *, now: int) -> None:

@@ -212,14 +212,14 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
 
     def _given(self) -> bytes:
         return _first(
-            *(self.arguments, self.input_messages, self.query),
-            *(self.user_prompt, self.input_data, self.input_summary),
+            *(self.arguments, self.query, self.user_prompt, self.input_data),
+            *(self.input_summary, self.input_messages),
         )
 
     def _made(self) -> bytes:
         return _first(
-            *(self.result, self.output_messages, self.documents, self.output_data),
-            *(self.output_summary, self.result_summary, self.fallback_output_summary),
+            *(self.result, self.documents, self.output_data, self.output_summary),
+            *(self.output_messages, self.result_summary, self.fallback_output_summary),
         )
 
 

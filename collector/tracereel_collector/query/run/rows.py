@@ -10,6 +10,7 @@ import msgspec
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query.costs import NANO_USD
+from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.run.events import EventRow as EventRow
 from tracereel_collector.query.run.events import StoredEvent, event_rows, fill_sessions
 from tracereel_collector.query.run.ledger import LedgerRow
@@ -186,11 +187,17 @@ class RunReader:
     store: StoreReader
 
     def read(
-        self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        whole: bool = False,
+        linked: bool = True,
+        content: bool = True,
     ) -> RunRows:
         """Read a run, or the runs of an OpenTelemetry trace, by id.
 
-        `whole` includes event payloads and span attributes.
+        `whole` includes event payloads and span attributes; without `content`, large content is left out.
 
         Raises:
             UnknownResourceError: the tenant has nothing with that id.
@@ -221,6 +228,8 @@ class RunReader:
                 f"no event of trace {trace_id!r}",
                 hint="events appear within a second of their acknowledgement",
             )
+        if whole and content:
+            self._fill_content(tenant, events)
         fill_sessions(events)
         return RunRows(
             trace_id=trace_id,
@@ -266,7 +275,8 @@ class RunReader:
         """Return the payloads of events by sequence number."""
         given = {"tenant": tenant, "trace_id": trace_id, "numbers": list(numbers)}
         rows = self._rows("run_payloads", tuple[int, str, str], **given)
-        return [payload for _, _, payload in rows]
+        found = [StoredPayload(number, payload) for number, _, payload in rows]
+        return EventContents(self.store).whole(tenant, found)
 
     def step_events(self, tenant: str, trace_id: str, step_id: str) -> list[EventRow]:
         """Return the events of one step, by span id or event id."""
@@ -278,10 +288,19 @@ class RunReader:
         return self._rows("run_ledger", LedgerRow, **given)
 
     def page(
-        self, tenant: str, trace_ids: list[str], traces: list[str], *, after: Cursor, limit: int
+        self,
+        tenant: str,
+        trace_ids: list[str],
+        traces: list[str],
+        *,
+        after: Cursor,
+        limit: int,
+        content: bool = True,
     ) -> tuple[list[EventRow], list[SpanRow], list[SpanEventRow], SpanTotals]:
         """Return at most `limit` rows of each kind after a position, and counts of all spans."""
         events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
+        if content:
+            self._fill_content(tenant, events)
         # Excluding spans that events describe reads all ids of a run, so check for spans first.
         answer = self.store.select(
             query("run_has_spans"), {"tenant": tenant, "trace_ids": traces}, fmt="TabSeparated"
@@ -330,6 +349,14 @@ class RunReader:
         for row in event_rows(stored, whole=whole):
             first.setdefault(row.event_id, row)
         return list(first.values()), links, False
+
+    def _fill_content(self, tenant: str, events: Sequence[EventRow]) -> None:
+        """Add content that is stored apart to the payloads."""
+        stored = [StoredPayload(row.sequence_number, row.payload) for row in events]
+        for row, payload in zip(
+            events, EventContents(self.store).whole(tenant, stored), strict=True
+        ):
+            row.payload = payload
 
     def _linked(
         self,

@@ -33,6 +33,8 @@ MORE_ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "result": ("gen_ai.tool.call.result",),
     "query": ("gen_ai.retrieval.query.text",),
     "documents": ("gen_ai.retrieval.documents",),
+    "tool_definitions": ("gen_ai.tool.definitions",),
+    "content_bytes": ("tracereel.content_bytes",),
 }
 """Span attributes of fields that the SDK leaves out of the spans it exports."""
 

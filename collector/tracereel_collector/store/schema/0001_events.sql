@@ -52,10 +52,11 @@ CREATE TABLE agent_events
     decision_category LowCardinality(String),
     chosen String COMMENT 'of a decision: a text as it is, anything else as JSON' CODEC(ZSTD(1)),
     threshold Nullable(Float64) COMMENT 'confidence that a decision needed' CODEC(ZSTD(1)),
-    payload String COMMENT 'the event as it was sent' CODEC(ZSTD(1)),
+    payload String COMMENT 'the event as it was sent; large content is in event_content' CODEC(ZSTD(1)),
     span_name LowCardinality(String) COMMENT 'of the span that the event tells, or lets be known',
     span_began Int64 COMMENT 'ns; 0 where the event does not tell a whole span' CODEC(Delta, ZSTD(1)),
     span_ended Int64 COMMENT 'ns' CODEC(Delta, ZSTD(1)),
+    content_bytes UInt32 COMMENT 'of its content in event_content; 0 for none' CODEC(ZSTD(1)),
     INDEX by_otel_trace otel_trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
@@ -66,12 +67,6 @@ SETTINGS $merge_tree_settings;
 
 -- One parse per line. A key that is absent or null leaves the default ('' or NULL): never an error.
 CREATE MATERIALIZED VIEW events_to_agent_events TO agent_events AS
-WITH
-    ifNull(parseDateTime64BestEffortOrNull(upper(t.timestamp), 9, 'UTC'), ingested_at) AS at,
-    reinterpretAsUInt64(reverse(unhex(t.hlc))) AS given,
-    -- A clock more than a day ahead of the arrival is not followed: it would sort last for ever.
-    if(t.hlc = '' OR given > toUInt64(toUnixTimestamp64Nano(ingested_at)) + 86400000000000,
-       toUInt64(greatest(0, toUnixTimestamp64Nano(at))), given) AS clock
 SELECT
     tenant,
     first_sequence_number + position - 1 AS sequence_number,
@@ -79,8 +74,8 @@ SELECT
     t.event_id AS event_id,
     t.event_type AS event_type,
     if(t.event_version = '', '1.0.0', t.event_version) AS event_version,
-    at AS timestamp,
-    clock AS hlc,
+    $event_time AS timestamp,
+    $event_clock AS hlc,
     t.trace_id AS trace_id,
     multiIf(
         t.otel_trace_id != '', t.otel_trace_id,
@@ -126,10 +121,11 @@ SELECT
     t.decision_category AS decision_category,
     t.chosen AS chosen,
     t.threshold AS threshold,
-    line AS payload,
+    if($is_split, $split_head, line) AS payload,
     $span_name AS span_name,
     t.span_start_unix_nano AS span_began,
-    t.span_end_unix_nano AS span_ended
+    t.span_end_unix_nano AS span_ended,
+    if($is_split, length($split_content), 0) AS content_bytes
 FROM
 (
     SELECT
@@ -161,6 +157,59 @@ FROM
     ARRAY JOIN
         splitByChar('\n', body) AS line,
         arrayEnumerate(splitByChar('\n', body)) AS position
+);
+
+-- Content of events that put it last, behind `content_bytes` (`store/event_lines.py`): messages, values.
+-- Sorted by conversation and compressed with a window of 16 MiB, the history that each call of a
+-- conversation repeats takes almost no space (docs/adr/018).
+CREATE TABLE event_content
+(
+    tenant LowCardinality(String),
+    conversation String COMMENT 'the session, else the run' CODEC(ZSTD(1)),
+    hlc UInt64 CODEC(Delta, ZSTD(1)),
+    sequence_number UInt64 CODEC(DoubleDelta, ZSTD(1)),
+    ingested_at DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
+    timestamp DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
+    trace_id String CODEC(ZSTD(1)),
+    span_id String CODEC(ZSTD(1)),
+    event_id String CODEC(ZSTD(1)),
+    event_type LowCardinality(String),
+    content String COMMENT 'a JSON object: the fields behind content_bytes' $content_codec,
+    INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
+)
+ENGINE = MergeTree
+PARTITION BY toDate(ingested_at)
+ORDER BY (tenant, conversation, hlc, sequence_number)
+SETTINGS $content_settings;
+
+CREATE MATERIALIZED VIEW events_to_event_content TO event_content AS
+SELECT
+    tenant,
+    if(t.session_id = '', t.trace_id, t.session_id) AS conversation,
+    $event_clock AS hlc,
+    sequence_number,
+    ingested_at,
+    $event_time AS timestamp,
+    t.trace_id AS trace_id,
+    t.span_id AS span_id,
+    t.event_id AS event_id,
+    t.event_type AS event_type,
+    $split_content AS content
+FROM
+(
+    SELECT
+        tenant,
+        first_sequence_number + position - 1 AS sequence_number,
+        fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS ingested_at,
+        line,
+        JSONExtract(line, 'Tuple(
+            event_id String, event_type String, timestamp String, hlc String,
+            trace_id String, span_id String, session_id String)') AS t
+    FROM events_in
+    ARRAY JOIN
+        splitByChar('\n', body) AS line,
+        arrayEnumerate(splitByChar('\n', body)) AS position
+    WHERE $is_split
 );
 
 -- Each decision once, with the candidates it chose from. A candidate is a value or an object with a name

@@ -69,6 +69,9 @@ SETTINGS $merge_tree_settings;
 CREATE MATERIALIZED VIEW agent_events_to_trace_texts TO trace_texts AS
 $event_texts;
 
+CREATE MATERIALIZED VIEW event_content_to_trace_texts TO trace_texts AS
+$content_texts;
+
 CREATE MATERIALIZED VIEW otel_spans_to_trace_texts TO trace_texts AS
 $span_texts;
 

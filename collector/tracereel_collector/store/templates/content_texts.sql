@@ -1,0 +1,24 @@
+SELECT
+    tenant,
+    toStartOfHour($moment) AS hour,
+    trace_id,
+    toDate(ingested_at) AS day,
+    arrayStringConcat(groupArray(piece), '\n') AS text
+FROM
+(
+    SELECT tenant, timestamp, trace_id, ingested_at,
+        concatWithSeparator('\n',
+            -- Earlier messages were indexed with the calls that brought them.
+            left(arrayStringConcat(arraySlice(asked, 1 + arrayLastIndex(m -> $is_answer, asked)), '\n'),
+                $max_text),
+            left(said.input_messages, $max_beginning),
+            $fields) AS piece
+    FROM
+    (
+        SELECT tenant, timestamp, trace_id, ingested_at,
+            JSONExtract(content, 'Tuple($field_types)') AS said,
+            JSONExtractArrayRaw(said.input_messages) AS asked
+        FROM event_content
+    )
+)
+GROUP BY tenant, hour, trace_id, day

@@ -1,0 +1,250 @@
+"""Content of events that is stored apart: split, joined again, found, deleted."""
+
+import json
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.collector.store.conftest import insert_body
+from tests.collector.store.runs_to_find import NOW, at
+from tracereel_collector.model import Kind
+from tracereel_collector.query.event_contents import EventContents, StoredPayload
+from tracereel_collector.query.export import Export, ExportSelection
+from tracereel_collector.query.filters import TraceFilters
+from tracereel_collector.query.jaeger.reader import MAX_CONTENT, Jaeger
+from tracereel_collector.query.run.rows import RunReader
+from tracereel_collector.query.search import Search, SearchQuery
+from tracereel_collector.query.window import parse_window
+from tracereel_collector.store.deletion import delete_rows, runs_of
+
+OTEL = "ab" * 16
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def line(content, *, number=0, **facts):
+    """Return an event with its content behind `content_bytes`, as the SDK writes it."""
+    event = {
+        "event_id": f"e{number}-{uuid.uuid4().hex[:8]}",
+        "event_version": "1.0.0",
+        "timestamp": at(number),
+        "trace_id": "talk",
+        "event_type": "agent.llm.called",
+        "status": "success",
+        "duration_ms": 5,
+        **facts,
+    }
+    head, tail = compact(event), compact(content)
+    return f'{head[:-1]},"content_bytes":{len(tail.encode())},{tail[1:]}'
+
+
+@pytest.fixture
+def lines(migrated, sequence, tenant):
+    """Store lines as they are."""
+
+    def insert(*texts):
+        data = "\n".join(texts).encode()
+        insert_body(migrated, Kind.EVENTS, data, len(texts), tenant, sequence)
+
+    return insert
+
+
+def stored(store, tenant, table, columns):
+    answer = store.select(
+        f"SELECT {columns} FROM {table} WHERE tenant = {{tenant:String}} ORDER BY hlc",
+        {"tenant": tenant},
+        fmt="JSONCompactEachRow",
+    )
+    return [json.loads(row) for row in answer.splitlines()]
+
+
+def said(text, role="user"):
+    return {"role": role, "content": text}
+
+
+def test_content_leaves_the_event_and_comes_back_as_it_was_sent(lines, migrated, tenant):
+    sent = [line({"input_messages": [said(f"question {n}")]}, number=n) for n in range(3)]
+    lines(*sent)
+
+    heads = stored(migrated, tenant, "agent_events", "payload, content_bytes")
+    assert all("question" not in head and size > 0 for head, size in heads)
+    rows = RunReader(migrated).read(tenant, "talk", whole=True)
+    assert [row.payload for row in rows.events] == sent
+    without = RunReader(migrated).read(tenant, "talk", whole=True, content=False)
+    assert [row.payload for row in without.events] == [head for head, _ in heads]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"nested": {"a": 1, "content_bytes": 5, "b": 2}},
+        {"content_bytes": "x,y", "after": 1},
+        {"content_bytes": {"a": 1, "b": 2}},
+        {"content_bytes": 7},
+        {"note": ',"content_bytes":5,'},
+        {"list": [{"content_bytes": 1, "x": [2, 3]}]},
+    ],
+)
+def test_line_with_the_marker_elsewhere_stays_whole(lines, migrated, tenant, event):
+    base = {"event_id": "e", "timestamp": at(0), "trace_id": "talk", "event_type": "custom.x"}
+    sent = compact(base | event)
+    lines(sent)
+
+    assert stored(migrated, tenant, "agent_events", "payload, content_bytes") == [[sent, 0]]
+    assert stored(migrated, tenant, "event_content", "content") == []
+
+
+def test_line_that_names_its_run_behind_the_marker_stays_whole(lines, migrated, tenant):
+    facts = {"event_id": "e", "timestamp": at(0), "event_type": "custom.x"}
+    sent = f'{compact(facts)[:-1]},"content_bytes":5,"trace_id":"talk","x":1}}'
+    lines(sent)
+
+    assert stored(migrated, tenant, "agent_events", "payload, trace_id") == [[sent, "talk"]]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fields=st.dictionaries(
+        st.sampled_from(["input_messages", "output_messages", "arguments", "result", "output"]),
+        values,
+        min_size=1,
+    ),
+    session=st.none() | st.text(min_size=1, max_size=20).filter(str.isprintable),
+)
+def test_any_content_round_trips(migrated, sequence, fields, session):
+    tenant = f"tenant-{uuid.uuid4().hex}"
+    sent = line(fields, session_id=session)
+    insert_body(migrated, Kind.EVENTS, sent.encode(), 1, tenant, sequence)
+
+    (row,) = RunReader(migrated).read(tenant, "talk", whole=True).events
+    assert row.payload == sent
+
+
+def test_content_beyond_the_limit_of_an_answer_is_marked(lines, migrated, tenant):
+    sent = [line({"input_messages": [said("x" * 500)]}, number=n) for n in range(3)]
+    lines(*sent)
+    rows = stored(migrated, tenant, "agent_events", "sequence_number, payload")
+    heads = [StoredPayload(*row) for row in rows]
+
+    found = EventContents(migrated, max_bytes=1_200).whole(tenant, heads)
+
+    assert found[:2] == sent[:2]
+    assert json.loads(found[2])["content_omitted"] is True
+
+
+def test_sessions_and_runs_without_one_are_conversations(lines, migrated, tenant):
+    content = {"output_messages": [said("hello", "assistant")]}
+    lines(line(content, session_id="s1"), line(content, number=1, trace_id="other"))
+
+    rows = stored(migrated, tenant, "event_content", "conversation, trace_id")
+    assert rows == [["s1", "talk"], ["other", "other"]]
+
+
+def test_repeated_history_takes_almost_no_space(lines, migrated, tenant, sequence):
+    history, sent = [], []
+    for turn in range(60):
+        history.append(said(" ".join(uuid.uuid4().hex for _ in range(30))))
+        sent.append(
+            line({"input_messages": history}, number=turn, trace_id=f"run-{turn}").replace(
+                '"status"', '"session_id":"long talk","status"', 1
+            )
+        )
+    lines(*sent)
+    migrated.command("OPTIMIZE TABLE event_content FINAL")
+
+    size = migrated.select(
+        "SELECT sum(column_data_compressed_bytes) FROM system.parts_columns"
+        " WHERE database = currentDatabase() AND table = 'event_content' AND active"
+        " AND column = 'content'",
+        {},
+        fmt="TabSeparated",
+    )
+    # Other tests of this store add their content: the sum of all turns is 30 times the last one.
+    assert int(size) < 4 * len(sent[-1]) < sum(map(len, sent)) / 5
+
+
+def test_words_of_new_messages_are_found_without_indexing_the_history_again(
+    lines, migrated, tenant
+):
+    talk = [said("beginning"), said("first reply", "assistant"), said("zebra crossing")]
+    filler = [said("y" * 3_000, "assistant"), said("walrus")]
+    lines(
+        line({"input_messages": talk}),
+        line(
+            {"input_messages": [*talk, *filler], "output_messages": [said("ocelot", "assistant")]},
+            number=1,
+        ),
+    )
+    search = Search(migrated, lambda: NOW)
+
+    def found(words):
+        question = SearchQuery(
+            filters=TraceFilters(text=words), window=parse_window(None, None, now=NOW)
+        )
+        return [each["trace_id"] for each in search.answer(tenant, question)["traces"]]
+
+    for words in ("beginning", "zebra crossing", "walrus", "ocelot"):
+        assert found(words) == ["talk"], words
+    assert found("dodo") == []
+
+
+def test_export_gives_whole_events(lines, migrated, tenant):
+    sent = [line({"input_messages": [said("z" * 3_000)]}, number=n) for n in range(4)]
+    lines(*sent)
+
+    export = Export(migrated, slice_bytes=7_000)
+    pieces = list(export.ndjson(tenant, ExportSelection()))
+
+    found = [json.loads(text) for piece in pieces for text in piece.data.splitlines()]
+    assert [each["input_messages"] for each in found] == [[said("z" * 3_000)]] * 4
+    assert len(pieces) == 2, "the size of content counts in a slice"
+
+
+def test_parquet_export_has_whole_payloads(lines, migrated, tenant):
+    import io
+
+    import pyarrow.parquet as pq
+
+    sent = [line({"arguments": {"q": "z" * 50}}, number=n) for n in range(2)]
+    lines(*sent)
+
+    data = b"".join(piece.data for piece in Export(migrated).parquet(tenant, ExportSelection()))
+
+    found = [
+        each if isinstance(each, str) else each.decode()
+        for each in pq.read_table(io.BytesIO(data))["payload"].to_pylist()
+    ]
+    assert found == sent
+
+
+def test_deleted_run_leaves_no_content(lines, migrated, tenant):
+    content = {"input_messages": [said("private")]}
+    lines(line(content, session_id="s"), line(content, trace_id="kept", session_id="s"))
+
+    delete_rows(migrated, runs_of(migrated, tenant, ["talk"]))
+
+    assert stored(migrated, tenant, "event_content", "trace_id") == [["kept"]]
+
+
+def test_jaeger_spans_have_the_content_of_their_event(lines, migrated, tenant):
+    span = {"otel_trace_id": OTEL, "span_id": "cd" * 8, "span_name": "chat m"}
+    times = {"span_start_unix_nano": NOW, "span_end_unix_nano": NOW + 1000}
+    content = {"input_messages": [said("hello")], "output_messages": "x" * (MAX_CONTENT + 10)}
+    lines(line(content, **span, **times))
+
+    (trace,) = Jaeger(migrated, lambda: NOW).traces(tenant, [OTEL])
+
+    attributes = trace.spans[0].attributes
+    assert attributes["gen_ai.input.messages"] == compact([said("hello")])
+    assert attributes["gen_ai.output.messages"].endswith("… [12 bytes more]")
