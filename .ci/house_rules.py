@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("sdk/tracereel", "collector/tracereel_collector")
 OWN_PACKAGES = ("tracereel", "tracereel_collector")
 MAX_LINES = 500
+MAX_SCRIPT_COLUMNS = 120
 BANNED = re.compile(
     r"\b(told|anew|nobody|somebody|whoever|everybody|anybody|nought|is said|are said)\b",
     re.IGNORECASE,
@@ -30,6 +31,14 @@ LAZY = {
     "collector/tracereel_collector/engine/process.py": "the lock is taken before chDB is loaded",
 }
 """Modules that may import our own packages inside of functions, with the reason."""
+VENDORED = {
+    listing.parent / file["to"]
+    for half in ("collector", "tests")
+    for listing in (ROOT / half).rglob("vendor.toml")
+    for package in tomllib.loads(listing.read_text()).values()
+    for file in package["files"]
+}
+"""Files of other projects, kept byte for byte."""
 
 Problems = Iterator[str]
 
@@ -53,9 +62,24 @@ def long_files(_: list[Module]) -> Problems:
     for folder in ("sdk", "collector", "tests", "bench", "docs", "examples", "dashboards", ".ci"):
         for pattern in ("*.py", "*.js", "*.css", "*.html", "*.sql"):
             for file in (ROOT / folder).rglob(pattern):
+                if file in VENDORED:
+                    continue
                 lines = len(file.read_text().splitlines())
                 if lines > MAX_LINES:
                     yield f"{file.relative_to(ROOT)}: {lines} lines; at most {MAX_LINES}"
+
+
+def long_script_lines(_: list[Module]) -> Problems:
+    """Find lines of JavaScript above the width limit."""
+    for folder in ("collector", "tests"):
+        for pattern in ("*.js", "*.mjs", "*.cjs"):
+            for file in sorted((ROOT / folder).rglob(pattern)):
+                if file in VENDORED or "node_modules" in file.parts:
+                    continue
+                for number, line in enumerate(file.read_text().splitlines(), 1):
+                    if len(line) > MAX_SCRIPT_COLUMNS:
+                        place = f"{file.relative_to(ROOT)}:{number}"
+                        yield f"{place}: {len(line)} characters; at most {MAX_SCRIPT_COLUMNS}"
 
 
 def missing_module_docstrings(modules: list[Module]) -> Problems:
@@ -190,6 +214,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 RULES = (
     long_files,
+    long_script_lines,
     missing_module_docstrings,
     repeated_class_names,
     banned_words,

@@ -1,10 +1,10 @@
 // Entry point of the page: shows the view that the address names and the health of the collector.
 
-import { beginRun } from "./begin.js";
 import { here } from "./shell/address.js";
 import { Refusal, ask } from "./shell/ask.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
+import { readRun } from "./run/reading.js";
 import { questionOf, readRuns } from "./runs/filters.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
 import { collectorAnswers, failure, loading } from "./shell/states.js";
@@ -13,7 +13,7 @@ import { setUpTheme } from "./shell/theme.js";
 /** Loader, title and early request of each view. */
 const VIEWS = {
   runs: [() => import("./runs/view.js"), "Runs", ({ query }, signal) => readRuns(questionOf(query), signal)],
-  run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => beginRun(parts[0] ?? "", signal)],
+  run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => readRun(parts[0] ?? "", signal)],
   compare: [() => import("./compare/view.js"), "Compare"],
   agents: [() => import("./agents/view.js"), "Agents"],
   agent: [() => import("./agents/agent.js"), "Agent"],

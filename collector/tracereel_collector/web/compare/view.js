@@ -29,7 +29,20 @@ export async function show(place, address, signal) {
   function draw() {
     const steps = all ? answer.steps : answer.steps.filter((step) => step.change !== "same");
     list.replaceChildren(...steps.map((step) => rowOf(step, isFirst(step))));
-    chooser.replaceChildren(choice("Which steps", [["no", "Differences"], ["yes", "All steps"]], all ? "yes" : "no", (value) => { all = value === "yes"; draw(); }));
+    chooser.replaceChildren(
+      choice(
+        "Which steps",
+        [
+          ["no", "Differences"],
+          ["yes", "All steps"],
+        ],
+        all ? "yes" : "no",
+        (value) => {
+          all = value === "yes";
+          draw();
+        },
+      ),
+    );
   }
 
   function toFirst() {
@@ -40,33 +53,94 @@ export async function show(place, address, signal) {
 
   const chooser = h("span", {});
   draw();
-  place.replaceChildren(h("div", { class: "page compare" },
-    h("div", { class: "heading" }, h("h1", {}, "Compare"), h("span", { class: "end" }, chooser,
-      button("Swap", () => go("compare", [b, a])), first && button("First difference", toFirst, { class: "primary", title: "To the first difference (d)" }))),
-    h("div", { class: "sides" }, side("A", answer.a), side("B", answer.b)),
-    answer.fork && h("div", { class: "fork-said" }, h("p", {}, h("b", {}, answer.fork.branch === b ? "B" : "A"), " is a branch of the other run", answer.fork.at ? `, with real calls from call ${count(answer.fork.at)} on` : "", answer.fork.overrides.length ? ". What was changed:" : "."), answer.fork.overrides.map(changeOf)),
-    totals(answer.totals),
-    h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
-    answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),
-    h("h2", { class: "hidden-visually" }, "Steps"), head(), list));
+  place.replaceChildren(
+    h(
+      "div",
+      { class: "page compare" },
+      h(
+        "div",
+        { class: "heading" },
+        h("h1", {}, "Compare"),
+        h(
+          "span",
+          { class: "end" },
+          chooser,
+          button("Swap", () => go("compare", [b, a])),
+          first && button("First difference", toFirst, { class: "primary", title: "To the first difference (d)" }),
+        ),
+      ),
+      h("div", { class: "sides" }, side("A", answer.a), side("B", answer.b)),
+      answer.fork &&
+        h(
+          "div",
+          { class: "fork-said" },
+          h(
+            "p",
+            {},
+            h("b", {}, answer.fork.branch === b ? "B" : "A"),
+            " is a branch of the other run",
+            answer.fork.at ? `, with real calls from call ${count(answer.fork.at)} on` : "",
+            answer.fork.overrides.length ? ". What was changed:" : ".",
+          ),
+          answer.fork.overrides.map(changeOf),
+        ),
+      totals(answer.totals),
+      h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
+      answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),
+      h("h2", { class: "hidden-visually" }, "Steps"),
+      head(),
+      list,
+    ),
+  );
   useKeys({ d: ["To the first difference", toFirst], x: ["Swap the sides", () => go("compare", [b, a])] });
-  if (first) requestAnimationFrame(() => { if (list.querySelector(".first")?.getBoundingClientRect().bottom > innerHeight) toFirst(); });
+  if (first)
+    requestAnimationFrame(() => {
+      if (list.querySelector(".first")?.getBoundingClientRect().bottom > innerHeight) toFirst();
+    });
 }
 
 function sentence({ counts, first_difference: first }) {
-  const parts = ["changed", "added", "removed", "same"].filter((each) => counts[each]).map((each) => `${count(counts[each])} ${SAID[each]}`);
-  return [`${parts.join(", ")}. `, first && h("span", {}, "First difference: ", h("b", {}, plain(first.what)), ` of the ${kindName(first.kind)} `, h("b", {}, plain(first.name)), ` at ${duration(first.offset_ms)}.`)];
+  const parts = ["changed", "added", "removed", "same"]
+    .filter((each) => counts[each])
+    .map((each) => `${count(counts[each])} ${SAID[each]}`);
+  return [
+    `${parts.join(", ")}. `,
+    first &&
+      h(
+        "span",
+        {},
+        "First difference: ",
+        h("b", {}, plain(first.what)),
+        ` of the ${kindName(first.kind)} `,
+        h("b", {}, plain(first.name)),
+        ` at ${duration(first.offset_ms)}.`,
+      ),
+  ];
 }
 
 function side(letter, run) {
-  return h("div", { class: "side" }, h("b", { class: "letter" }, letter), badge(run.state), link(made("run", [run.trace_id]), shortId(run.trace_id), { class: "mono", title: plain(run.trace_id) }), h("span", { class: "quiet" }, clock(run.time)));
+  return h(
+    "div",
+    { class: "side" },
+    h("b", { class: "letter" }, letter),
+    badge(run.state),
+    link(made("run", [run.trace_id]), shortId(run.trace_id), { class: "mono", title: plain(run.trace_id) }),
+    h("span", { class: "quiet" }, clock(run.time)),
+  );
 }
 
 function totals(sums) {
   return facts(TOTALS.filter(([name]) => sums[name]).map(([name, title, shown]) => {
     const { a, b, delta } = sums[name];
     const part = delta && a ? ` ${delta > 0 ? "+" : "−"}${Math.abs((delta / a) * 100).toFixed(0)}\u00a0%` : "";
-    return [title, [h("span", { class: "quiet" }, `${shown(a)} → `), shown(b), h("small", { class: worse(delta) }, ` ${signed(delta, shown)}${part}`)]];
+    return [
+      title,
+      [
+        h("span", { class: "quiet" }, `${shown(a)} → `),
+        shown(b),
+        h("small", { class: worse(delta) }, ` ${signed(delta, shown)}${part}`),
+      ],
+    ];
   }));
 }
 
@@ -86,24 +160,87 @@ function signed(delta, shown) {
 
 /** Heads of the columns. */
 function head() {
-  return h("div", { class: "diff-line diff-head quiet", "aria-hidden": "true" }, h("span"), h("span", {}, "Step"), h("span", {}, "Differs in"),
-    h("span", { class: "number" }, "A took"), h("span", { class: "number" }, "B took"), h("span", { class: "number" }, "Difference"));
+  return h(
+    "div",
+    { class: "diff-line diff-head quiet", "aria-hidden": "true" },
+    h("span"),
+    h("span", {}, "Step"),
+    h("span", {}, "Differs in"),
+    h("span", { class: "number" }, "A took"),
+    h("span", { class: "number" }, "B took"),
+    h("span", { class: "number" }, "Difference"),
+  );
 }
 
 function rowOf(step, first) {
   const fields = Object.entries(step.fields ?? {});
   const line = [
-    h("span", { class: "diff-sign", title: SAID[step.change] }, SIGNS[step.change], h("span", { class: "hidden-visually" }, ` ${SAID[step.change]}`)),
-    h("span", { class: "diff-name", vars: { "--depth": Math.min(step.depth, 12) } }, h("span", { class: "dot", vars: { "--agent": colourOf(step.agent ?? step.name) } }), plain(step.name), h("small", { class: "quiet" }, ` ${kindName(step.kind)}`), first && h("span", { class: "first-mark" }, "first difference")),
-    h("span", { class: "quiet diff-what" }, fields.map(([name]) => name).join(", ") || (step.change === "same" ? "" : SAID[step.change])),
-    h("span", { class: "number" }, duration(step.duration_ms?.a)), h("span", { class: "number" }, duration(step.duration_ms?.b)),
-    slight(step.duration_ms) ? h("span", { class: "number quiet", title: signed(step.duration_ms.delta, duration) }, "±0") : h("span", { class: `number ${step.duration_ms?.delta ? "" : "quiet"}` }, signed(step.duration_ms?.delta, duration)),
+    h(
+      "span",
+      { class: "diff-sign", title: SAID[step.change] },
+      SIGNS[step.change],
+      h("span", { class: "hidden-visually" }, ` ${SAID[step.change]}`),
+    ),
+    h(
+      "span",
+      { class: "diff-name", vars: { "--depth": Math.min(step.depth, 12) } },
+      h("span", { class: "dot", vars: { "--agent": colourOf(step.agent ?? step.name) } }),
+      plain(step.name),
+      h("small", { class: "quiet" }, ` ${kindName(step.kind)}`),
+      first && h("span", { class: "first-mark" }, "first difference"),
+    ),
+    h(
+      "span",
+      { class: "quiet diff-what" },
+      fields.map(([name]) => name).join(", ") || (step.change === "same" ? "" : SAID[step.change]),
+    ),
+    h("span", { class: "number" }, duration(step.duration_ms?.a)),
+    h("span", { class: "number" }, duration(step.duration_ms?.b)),
+    slight(step.duration_ms)
+      ? h("span", { class: "number quiet", title: signed(step.duration_ms.delta, duration) }, "±0")
+      : h(
+          "span",
+          { class: `number ${step.duration_ms?.delta ? "" : "quiet"}` },
+          signed(step.duration_ms?.delta, duration),
+        ),
   ];
-  if (!fields.length) return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("div", { class: "diff-line" }, line));
-  return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, h("details", { open: first },
-    h("summary", { class: "diff-line" }, line),
-    h("div", { class: "diff-fields" }, fields.map(([name, value]) => [
-      h("h3", {}, plain(name), value.keys?.changed?.length ? h("span", { class: "quiet" }, ` ${value.keys.changed.map(plain).join(", ")}`) : ""),
-      h("pre", { class: "value before", tabindex: "0", "aria-label": `${plain(name)} in A` }, laidOut(value.a) || "nothing"), h("pre", { class: "value after", tabindex: "0", "aria-label": `${plain(name)} in B` }, laidOut(value.b) || "nothing"),
-    ]))));
+  if (!fields.length)
+    return h(
+      "div",
+      { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" },
+      h("div", { class: "diff-line" }, line),
+    );
+  return h(
+    "div",
+    { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" },
+    h(
+      "details",
+      { open: first },
+      h("summary", { class: "diff-line" }, line),
+      h(
+        "div",
+        { class: "diff-fields" },
+        fields.map(([name, value]) => [
+          h(
+            "h3",
+            {},
+            plain(name),
+            value.keys?.changed?.length
+              ? h("span", { class: "quiet" }, ` ${value.keys.changed.map(plain).join(", ")}`)
+              : "",
+          ),
+          h(
+            "pre",
+            { class: "value before", tabindex: "0", "aria-label": `${plain(name)} in A` },
+            laidOut(value.a) || "nothing",
+          ),
+          h(
+            "pre",
+            { class: "value after", tabindex: "0", "aria-label": `${plain(name)} in B` },
+            laidOut(value.b) || "nothing",
+          ),
+        ]),
+      ),
+    ),
+  );
 }

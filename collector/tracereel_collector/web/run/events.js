@@ -12,23 +12,43 @@ const KINDS = [["all", "All"], ["decision", "Decisions"], ["message", "Messages"
 export function linesOf(timeline, completeness) {
   const gaps = new Map();
   for (const emitter of completeness?.emitters ?? []) {
-    for (const [first, last] of emitter.gaps ?? []) gaps.set(`${emitter.emitter_id} ${first - 1}`, { first, last, emitter });
+    for (const [first, last] of emitter.gaps ?? [])
+      gaps.set(`${emitter.emitter_id} ${first - 1}`, { first, last, emitter });
   }
   const lines = [];
   for (const entry of timeline) {
     const { details, event, step = {} } = entry;
-    lines.push({ at: Math.max(0, step.offset_ms ?? 0), step: step.id, event, kind: kindOf(event, details), agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "", of: calledBy(event, details), text: textOf(event, details) });
+    lines.push({
+      at: Math.max(0, step.offset_ms ?? 0),
+      step: step.id,
+      event,
+      kind: kindOf(event, details),
+      agent: details.agent_name ?? step.agent ?? details.primary_agent ?? "",
+      of: calledBy(event, details),
+      text: textOf(event, details),
+    });
     const gap = gaps.get(`${details.emitter_id} ${details.trace_seq}`);
     if (gap) {
-      lines.push({ at: Math.max(0, step.offset_ms ?? 0), event: "gap", kind: "error", agent: plain(gap.emitter.service ?? ""), gap: true,
-        text: gap.first === gap.last ? `1 event is missing here (${gap.first}): it has not arrived` : `${several(gap.last - gap.first + 1, "event")} are missing here (${gap.first} to ${gap.last}): they have not arrived` });
+      lines.push({
+        at: Math.max(0, step.offset_ms ?? 0),
+        event: "gap",
+        kind: "error",
+        agent: plain(gap.emitter.service ?? ""),
+        gap: true,
+        text:
+          gap.first === gap.last
+            ? `1 event is missing here (${gap.first}): it has not arrived`
+            : `${several(gap.last - gap.first + 1, "event")} are missing here (${gap.first} to ${gap.last}):` +
+              " they have not arrived",
+      });
     }
   }
   return lines;
 }
 
 function kindOf(event, details) {
-  if (event === "agent.decision.recorded" || (event === "otel.span_event" && details.name === "decision_recorded")) return "decision";
+  if (event === "agent.decision.recorded" || (event === "otel.span_event" && details.name === "decision_recorded"))
+    return "decision";
   if (event === "agent.message.normalized" || event === "agent.llm.called") return "message";
   if (event.endsWith(".failed") || details.status === "failed" || details.error_type) return "error";
   if (event === "agent.retry.attempted" || event === "agent.fallback.triggered") return "error";
@@ -38,7 +58,14 @@ function kindOf(event, details) {
 /** The called tool, model, retriever or step of an event. */
 function calledBy(event, details) {
   const { tool_name: tool, llm_model: model, retrieval_name: retriever, step_name: step } = details;
-  return { "agent.tool.called": tool, "agent.llm.called": model, "agent.retrieval.completed": retriever, "agent.step.completed": step }[event] ?? "";
+  return (
+    {
+      "agent.tool.called": tool,
+      "agent.llm.called": model,
+      "agent.retrieval.completed": retriever,
+      "agent.step.completed": step,
+    }[event] ?? ""
+  );
 }
 
 /** Attributes of a span event on one line. */
@@ -53,25 +80,52 @@ function wordsOf(value) {
 }
 
 function textOf(event, details) {
-  if (event === "otel.span_event") return plain([details.name, attributesOf(details.attributes)].filter(Boolean).join(" · ")).slice(0, 400);
+  if (event === "otel.span_event")
+    return plain([details.name, attributesOf(details.attributes)].filter(Boolean).join(" · ")).slice(0, 400);
   const parts = [];
-  if (event === "agent.retry.attempted") parts.push(`attempt ${details.retry_attempt} failed, again in ${duration(details.delay_seconds * 1000)}`);
-  if (event === "agent.fallback.triggered") parts.push(`${details.fallback_agent} takes over: ${details.trigger_reason}`);
+  if (event === "agent.retry.attempted")
+    parts.push(`attempt ${details.retry_attempt} failed, again in ${duration(details.delay_seconds * 1000)}`);
+  if (event === "agent.fallback.triggered")
+    parts.push(`${details.fallback_agent} takes over: ${details.trigger_reason}`);
   if (details.decision_type && event === "agent.decision.recorded") parts.push(details.decision_type);
-  if (details.chosen != null) parts.push(`→ ${typeof details.chosen === "string" ? details.chosen : JSON.stringify(details.chosen)}`);
-  const said = details.error_message ?? details.reasoning ?? details.content ?? details.output_summary ?? details.result_summary
-    ?? details.input_summary ?? details.user_prompt ?? details.original_error ?? details.primary_error ?? details.query
-    ?? details.arguments ?? details.output_messages ?? details.name;
+  if (details.chosen != null)
+    parts.push(`→ ${typeof details.chosen === "string" ? details.chosen : JSON.stringify(details.chosen)}`);
+  const said =
+    details.error_message ??
+    details.reasoning ??
+    details.content ??
+    details.output_summary ??
+    details.result_summary ??
+    details.input_summary ??
+    details.user_prompt ??
+    details.original_error ??
+    details.primary_error ??
+    details.query ??
+    details.arguments ??
+    details.output_messages ??
+    details.name;
   if (said != null) parts.push(wordsOf(said));
   return plain(parts.join(" · ")).slice(0, 400);
 }
 
 const SHORT = {
-  "agent.execution.started": "started", "agent.execution.completed": "completed", "agent.execution.failed": "failed",
-  "agent.execution.cancelled": "cancelled", "agent.pipeline.started": "run started", "agent.pipeline.completed": "run ended",
-  "agent.decision.recorded": "decided", "agent.retry.attempted": "retry", "agent.fallback.triggered": "fallback",
-  "agent.llm.called": "model", "agent.tool.called": "tool", "agent.retrieval.completed": "search", "agent.step.completed": "step",
-  "agent.message.normalized": "message", "otel.span": "span", "otel.span_event": "span event", gap: "gap",
+  "agent.execution.started": "started",
+  "agent.execution.completed": "completed",
+  "agent.execution.failed": "failed",
+  "agent.execution.cancelled": "cancelled",
+  "agent.pipeline.started": "run started",
+  "agent.pipeline.completed": "run ended",
+  "agent.decision.recorded": "decided",
+  "agent.retry.attempted": "retry",
+  "agent.fallback.triggered": "fallback",
+  "agent.llm.called": "model",
+  "agent.tool.called": "tool",
+  "agent.retrieval.completed": "search",
+  "agent.step.completed": "step",
+  "agent.message.normalized": "message",
+  "otel.span": "span",
+  "otel.span_event": "span event",
+  gap: "gap",
 };
 
 export class Events {
@@ -79,7 +133,13 @@ export class Events {
     this.kind = "all";
     this.lines = [];
     this.moment = Infinity;
-    this.rows = new Rows({ heights: ROW, draw: (line, index) => this.#draw(line, index), label: "Events of the run", role: "listbox", className: "event-rows" });
+    this.rows = new Rows({
+      heights: ROW,
+      draw: (line, index) => this.#draw(line, index),
+      label: "Events of the run",
+      role: "listbox",
+      className: "event-rows",
+    });
     this.rows.element.addEventListener("click", (event) => {
       const row = event.target.closest(".event-row");
       if (row) this.#take(this.shown.indexOf(row.line));
@@ -95,7 +155,10 @@ export class Events {
   #choose(kind) {
     this.kind = kind;
     this.taken = -1;
-    this.chooser.replaceChildren(choice("Kinds of events", KINDS, kind, (value) => this.#choose(value)), this.note ?? "");
+    this.chooser.replaceChildren(
+      choice("Kinds of events", KINDS, kind, (value) => this.#choose(value)),
+      this.note ?? "",
+    );
     this.set(this.lines);
   }
 
@@ -135,10 +198,26 @@ export class Events {
   }
 
   #draw(line, index) {
-    const row = h("div", { class: `event-row e-${line.kind}${line.gap ? " gap" : ""}`, role: "option", id: `event-${index}`, "aria-selected": String(index === this.taken) },
+    const row = h(
+      "div",
+      {
+        class: `event-row e-${line.kind}${line.gap ? " gap" : ""}`,
+        role: "option",
+        id: `event-${index}`,
+        "aria-selected": String(index === this.taken),
+      },
       h("span", { class: "event-at" }, duration(line.at)),
-      h("span", { class: "event-name" }, line.agent && h("span", { class: "dot", vars: { "--agent": colourOf(line.agent) } }), h("b", {}, SHORT[line.event] ?? plain(line.event)), " ", line.of && h("span", { class: "event-of" }, `${plain(line.of)} `), h("span", { class: "quiet" }, plain(line.agent))),
-      h("span", { class: "event-text", title: line.text }, line.text));
+      h(
+        "span",
+        { class: "event-name" },
+        line.agent && h("span", { class: "dot", vars: { "--agent": colourOf(line.agent) } }),
+        h("b", {}, SHORT[line.event] ?? plain(line.event)),
+        " ",
+        line.of && h("span", { class: "event-of" }, `${plain(line.of)} `),
+        h("span", { class: "quiet" }, plain(line.agent)),
+      ),
+      h("span", { class: "event-text", title: line.text }, line.text),
+    );
     row.line = line;
     this.#paint(row, index);
     return row;

@@ -89,7 +89,21 @@ export class Run {
 
 /** Steps of an outline, which has a list for each field; all of one shape, which is what makes it quick. */
 function stepsOf(outline) {
-  const { depth, kind, name, status, agent, offset_ms, duration_ms, attempt, tokens, cost_usd, confidence, children, clock_shift_ms } = outline;
+  const {
+    depth,
+    kind,
+    name,
+    status,
+    agent,
+    offset_ms,
+    duration_ms,
+    attempt,
+    tokens,
+    cost_usd,
+    confidence,
+    children,
+    clock_shift_ms,
+  } = outline;
   return outline.id.map((id, at) => ({
     id, depth: depth[at], kind: kind[at], name: name[at], status: status[at], agent: agent[at] || undefined,
     offset_ms: offset_ms[at], duration_ms: duration_ms[at] ?? undefined, attempt: attempt[at] ?? undefined,

@@ -13,15 +13,30 @@ export function figures(run) {
   const root = steps[0] ?? {};
   const wasted = summary.wasted ?? {};
   return facts([
-    ["Duration", duration(run.running ? run.length : root.duration_ms ?? summary.total_time_ms), run.running ? "So far" : "From the beginning of the run to its end"],
+    [
+      "Duration",
+      duration(run.running ? run.length : (root.duration_ms ?? summary.total_time_ms)),
+      run.running ? "So far" : "From the beginning of the run to its end",
+    ],
     ["Steps", count(summary.total_steps), "Rows of the waterfall"],
     ["Tokens", count(summary.llm_tokens_used), "Of all model calls, those that failed included"],
-    ["Cost", cost(summary.llm_cost_usd), summary.llm_cost_usd == null ? "No call reported a cost, and the price table has none of the models" : "Reported by the calls, or calculated from the price table"],
+    [
+      "Cost",
+      cost(summary.llm_cost_usd),
+      summary.llm_cost_usd == null
+        ? "No call reported a cost, and the price table has none of the models"
+        : "Reported by the calls, or calculated from the price table",
+    ],
     ["Confidence", confidence(root.confidence), "Of the run as a whole"],
     ["Errors", count(summary.errors), "Failed steps, attempts included", summary.errors ? "bad" : ""],
     ["Retries", count(summary.retries), "Number of retries", summary.retries ? "warn" : ""],
     ["Fallbacks", count(summary.fallbacks), "Number of fallbacks to another agent", summary.fallbacks ? "warn" : ""],
-    wasted.time_ms > 0 && ["Wasted", [duration(wasted.time_ms), wasted.cost_usd > 0 && ` · ${cost(wasted.cost_usd)}`], "Time and cost of failed, repeated and abandoned attempts", "warn"],
+    wasted.time_ms > 0 && [
+      "Wasted",
+      [duration(wasted.time_ms), wasted.cost_usd > 0 && ` · ${cost(wasted.cost_usd)}`],
+      "Time and cost of failed, repeated and abandoned attempts",
+      "warn",
+    ],
   ]);
 }
 
@@ -33,28 +48,88 @@ export function warnings(run, completeness, { onSelect }) {
   if (failed) {
     const cause = failed.cause ?? failed;
     const follows = failed.cause && (failed.message !== cause.message || failed.type !== cause.type);
-    made.push(notice("bad", h("span", {}, cause.name && [h("b", {}, plain(cause.name)), " failed: "], h("b", {}, plain(cause.type ?? failed.type ?? "Error")), " ", plain(cause.message ?? failed.message ?? ""),
-      follows && h("span", { class: "then" }, "→ ", plain(failed.name), ": ", plain(failed.type ?? ""), " ", plain(failed.message ?? ""))),
-    button("Show the step", () => onSelect(cause.step ?? failed.step), { class: "small" })));
+    made.push(
+      notice(
+        "bad",
+        h(
+          "span",
+          {},
+          cause.name && [h("b", {}, plain(cause.name)), " failed: "],
+          h("b", {}, plain(cause.type ?? failed.type ?? "Error")),
+          " ",
+          plain(cause.message ?? failed.message ?? ""),
+          follows &&
+            h(
+              "span",
+              { class: "then" },
+              "→ ",
+              plain(failed.name),
+              ": ",
+              plain(failed.type ?? ""),
+              " ",
+              plain(failed.message ?? ""),
+            ),
+        ),
+        button("Show the step", () => onSelect(cause.step ?? failed.step), { class: "small" }),
+      ),
+    );
   }
   const verdict = completeness?.verdict ?? summary.completeness?.verdict;
   if (verdict === "incomplete") {
     const missing = completeness?.missing ?? summary.completeness.missing;
     const waiting = completeness?.in_queue?.events;
-    made.push(notice("warn", h("span", {}, h("b", {}, `${count(missing)} ${missing === 1 ? "event is" : "events are"} missing.`), " What is shown is not all that happened",
-      waiting ? `; ${count(waiting)} wait in the collector's queue.` : ".", ...gapsOf(completeness))));
+    made.push(
+      notice(
+        "warn",
+        h(
+          "span",
+          {},
+          h("b", {}, `${count(missing)} ${missing === 1 ? "event is" : "events are"} missing.`),
+          " What is shown is not all that happened",
+          waiting ? `; ${count(waiting)} wait in the collector's queue.` : ".",
+          ...gapsOf(completeness),
+        ),
+      ),
+    );
   }
-  if (run.state === "crashed") made.push(notice("bad", h("span", {}, h("b", {}, "The process is gone."), " Its heartbeats stopped before this run ended.")));
-  if (run.state === "unknown") made.push(notice("warn", h("span", {}, h("b", {}, "The end is not known."), " It may still be on its way.")));
+  if (run.state === "crashed")
+    made.push(
+      notice(
+        "bad",
+        h("span", {}, h("b", {}, "The process is gone."), " Its heartbeats stopped before this run ended."),
+      ),
+    );
+  if (run.state === "unknown")
+    made.push(notice("warn", h("span", {}, h("b", {}, "The end is not known."), " It may still be on its way.")));
   const clocks = wrongClocks(summary, completeness);
-  if (clocks.length) made.push(notice("warn", h("span", {}, h("b", {}, "Clocks disagree."), ` ${clocks.slice(0, MOST_CLOCKS).join(" ")}`)));
-  if (summary.truncated) made.push(notice("warn", h("span", {}, h("b", {}, "Not all of it is shown."), " The run is larger than one answer may be.")));
+  if (clocks.length)
+    made.push(
+      notice("warn", h("span", {}, h("b", {}, "Clocks disagree."), ` ${clocks.slice(0, MOST_CLOCKS).join(" ")}`)),
+    );
+  if (summary.truncated)
+    made.push(
+      notice(
+        "warn",
+        h("span", {}, h("b", {}, "Not all of it is shown."), " The run is larger than one answer may be."),
+      ),
+    );
   return made;
 }
 
 function gapsOf(completeness) {
-  return (completeness?.emitters ?? []).filter((each) => each.missing).slice(0, 3).map((each) =>
-    h("span", { class: "quiet" }, ` ${plain(each.service || each.emitter_id)}: number ${each.gaps.slice(0, 5).map(([a, b]) => (a === b ? a : `${a}–${b}`)).join(", ")}.`));
+  return (completeness?.emitters ?? [])
+    .filter((each) => each.missing)
+    .slice(0, 3)
+    .map((each) =>
+      h(
+        "span",
+        { class: "quiet" },
+        ` ${plain(each.service || each.emitter_id)}: number ${each.gaps
+          .slice(0, 5)
+          .map(([a, b]) => (a === b ? a : `${a}–${b}`))
+          .join(", ")}.`,
+      ),
+    );
 }
 
 /** A sentence for each clock that contradicts the others, or the collector's. */
@@ -62,22 +137,58 @@ function wrongClocks(summary, completeness) {
   const services = new Map((completeness?.emitters ?? []).map((each) => [each.emitter_id, each.service]));
   const nameOf = (clock) => plain(services.get(clock) || clock.replace(/^service:/, ""));
   const off = (by) => `${duration(Math.abs(by))} ${by > 0 ? "ahead" : "behind"}`;
-  const moved = Object.entries(summary.clock_shifts_ms ?? {}).map(([clock, by]) => `That of ${nameOf(clock)} is at least ${off(-by)}: its steps were moved to where they fit.`);
-  const wrong = (completeness?.clocks ?? []).filter((each) => each.ahead_of_collector_ms != null && each.moved_by_ms == null)
-    .map((each) => `That of ${nameOf(each.clock)} is ${off(each.ahead_of_collector_ms)} ${each.ahead_of_collector_ms > 0 ? "of " : ""}the collector's: its timestamps are shown as sent.`);
+  const moved = Object.entries(summary.clock_shifts_ms ?? {}).map(
+    ([clock, by]) => `That of ${nameOf(clock)} is at least ${off(-by)}: its steps were moved to where they fit.`,
+  );
+  const wrong = (completeness?.clocks ?? [])
+    .filter((each) => each.ahead_of_collector_ms != null && each.moved_by_ms == null)
+    .map(
+      (each) =>
+        `That of ${nameOf(each.clock)} is ${off(each.ahead_of_collector_ms)}` +
+        ` ${each.ahead_of_collector_ms > 0 ? "of " : ""}the collector's: its timestamps are shown as sent.`,
+    );
   return [...moved, ...wrong];
 }
 
 /** A chain of attempts as one line. */
 export function chainLine(chain, { onSelect }) {
   const links = chain.links.map((each) => [
-    h("li", { class: `attempt-link s-${each.status}` },
-      h("button", { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) }, title: plain(each.error ?? "") },
-        badge(each.status), h("span", {}, each.what === "fallback" ? plain(each.agent) : `attempt ${each.number}`), h("span", { class: "quiet" }, duration(each.duration_ms)))),
+    h(
+      "li",
+      { class: `attempt-link s-${each.status}` },
+      h(
+        "button",
+        {
+          type: "button",
+          disabled: !each.step,
+          on: { click: () => onSelect(each.step) },
+          title: plain(each.error ?? ""),
+        },
+        badge(each.status),
+        h("span", {}, each.what === "fallback" ? plain(each.agent) : `attempt ${each.number}`),
+        h("span", { class: "quiet" }, duration(each.duration_ms)),
+      ),
+    ),
     each.waited_ms && h("li", { class: "quiet wait" }, `waits ${duration(each.waited_ms)}`),
   ]);
-  return h("section", { class: "chain" }, h("h3", {}, plain(chain.name), " ", h("span", { class: "quiet" }, [several(chain.attempts, "attempt"), chain.fallbacks && several(chain.fallbacks, "fallback")].filter(Boolean).join(", "))),
-    h("ol", {}, links));
+  return h(
+    "section",
+    { class: "chain" },
+    h(
+      "h3",
+      {},
+      plain(chain.name),
+      " ",
+      h(
+        "span",
+        { class: "quiet" },
+        [several(chain.attempts, "attempt"), chain.fallbacks && several(chain.fallbacks, "fallback")]
+          .filter(Boolean)
+          .join(", "),
+      ),
+    ),
+    h("ol", {}, links),
+  );
 }
 
 /** The critical path by its steps, the longest first: a step may be waited for several times. */
@@ -91,7 +202,12 @@ function waitsOf(path) {
   return [...waits.values()].filter((each) => each.long > 0).sort((a, b) => b.long - a.long);
 }
 
-const ARRIVED = { complete: "all have arrived", open: "none is missing so far", incomplete: "some are missing", unknown: "not numbered, so completeness is unknown" };
+const ARRIVED = {
+  complete: "all have arrived",
+  open: "none is missing so far",
+  incomplete: "some are missing",
+  unknown: "not numbered, so completeness is unknown",
+};
 
 /** `entries` are the entries of the root step, as far as they are loaded. */
 export function overview(run, { onSelect, more = [], entries = [] }) {
@@ -109,22 +225,108 @@ export function overview(run, { onSelect, more = [], entries = [] }) {
     sum.failed += step.status === "failed" ? 1 : 0;
     agents.set(step.name, sum);
   }
-  return h("div", { class: "details" }, h("h2", { class: "hidden-visually" }, "The run as a whole"),
-    block("Asked", wentIn(root, entries)), block("Answered", cameOut(root, entries) ?? root.outcome),
-    (document.chains ?? []).length > 0 && h("section", {}, h("h3", { class: "quiet" }, "Retries and fallbacks"), document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect }))),
-    agents.size > 0 && h("section", {}, h("h3", { class: "quiet" }, "Agents"), h("table", { class: "grid tight" }, h("thead", {}, h("tr", {}, ["Agent", "Times", "Time", "Cost"].map((each, at) => h("th", { scope: "col", class: at ? "number" : "" }, each)))),
-      h("tbody", {}, [...agents].slice(0, 40).map(([name, sum]) => h("tr", {},
-        h("td", {}, link(address("agent", [name]), agentName(name)), sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`)), h("td", { class: "number" }, count(sum.times)), h("td", { class: "number" }, sum.open ? "going on" : duration(sum.time)), h("td", { class: "number" }, sum.cost ? cost(sum.cost) : NONE)))))),
-    longest.length > 0 && h("section", {}, h("h3", { class: "quiet" }, "What the run waited for"), h("ol", { class: "waits" }, longest.map((each) => {
-      const part = each.long / run.length;
-      const name = each.step ? plain(each.name) : "unrecorded time";
-      return h("li", {}, h("button", { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) } }, h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }), h("span", { class: "wait-name", title: name }, name), h("span", { class: "quiet" }, `${duration(each.long)} · ${Math.round(part * 100)} %`)));
-    }))),
+  return h(
+    "div",
+    { class: "details" },
+    h("h2", { class: "hidden-visually" }, "The run as a whole"),
+    block("Asked", wentIn(root, entries)),
+    block("Answered", cameOut(root, entries) ?? root.outcome),
+    (document.chains ?? []).length > 0 &&
+      h(
+        "section",
+        {},
+        h("h3", { class: "quiet" }, "Retries and fallbacks"),
+        document.chains.slice(0, 20).map((chain) => chainLine(chain, { onSelect })),
+      ),
+    agents.size > 0 &&
+      h(
+        "section",
+        {},
+        h("h3", { class: "quiet" }, "Agents"),
+        h(
+          "table",
+          { class: "grid tight" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ["Agent", "Times", "Time", "Cost"].map((each, at) =>
+                h("th", { scope: "col", class: at ? "number" : "" }, each),
+              ),
+            ),
+          ),
+          h(
+            "tbody",
+            {},
+            [...agents]
+              .slice(0, 40)
+              .map(([name, sum]) =>
+                h(
+                  "tr",
+                  {},
+                  h(
+                    "td",
+                    {},
+                    link(address("agent", [name]), agentName(name)),
+                    sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`),
+                  ),
+                  h("td", { class: "number" }, count(sum.times)),
+                  h("td", { class: "number" }, sum.open ? "going on" : duration(sum.time)),
+                  h("td", { class: "number" }, sum.cost ? cost(sum.cost) : NONE),
+                ),
+              ),
+          ),
+        ),
+      ),
+    longest.length > 0 &&
+      h(
+        "section",
+        {},
+        h("h3", { class: "quiet" }, "What the run waited for"),
+        h(
+          "ol",
+          { class: "waits" },
+          longest.map((each) => {
+            const part = each.long / run.length;
+            const name = each.step ? plain(each.name) : "unrecorded time";
+            return h(
+              "li",
+              {},
+              h(
+                "button",
+                { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) } },
+                h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }),
+                h("span", { class: "wait-name", title: name }, name),
+                h("span", { class: "quiet" }, `${duration(each.long)} · ${Math.round(part * 100)} %`),
+              ),
+            );
+          }),
+        ),
+      ),
     more,
-    h("section", {}, h("h3", { class: "quiet" }, "Belongs to"), h("p", { class: "belongs" },
-      document.session_id && h("span", {}, "Session ", link(address("session", [document.session_id]), plain(document.session_id))),
-      document.user_id && h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),
-      document.parent_trace_id && h("span", {}, "Started by ", link(address("run", [document.parent_trace_id]), plain(document.parent_trace_id))),
-      (summary.runs ?? []).length > 1 && h("span", {}, `${count(summary.runs.length)} runs are shown together`),
-      h("span", {}, "Events: ", ARRIVED[summary.completeness?.verdict] ?? ARRIVED.unknown))));
+    h(
+      "section",
+      {},
+      h("h3", { class: "quiet" }, "Belongs to"),
+      h(
+        "p",
+        { class: "belongs" },
+        document.session_id &&
+          h("span", {}, "Session ", link(address("session", [document.session_id]), plain(document.session_id))),
+        document.user_id &&
+          h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),
+        document.parent_trace_id &&
+          h(
+            "span",
+            {},
+            "Started by ",
+            link(address("run", [document.parent_trace_id]), plain(document.parent_trace_id)),
+          ),
+        (summary.runs ?? []).length > 1 && h("span", {}, `${count(summary.runs.length)} runs are shown together`),
+        h("span", {}, "Events: ", ARRIVED[summary.completeness?.verdict] ?? ARRIVED.unknown),
+      ),
+    ),
+  );
 }

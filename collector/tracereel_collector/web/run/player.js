@@ -3,7 +3,15 @@
 import { button, h } from "../shell/elements.js";
 import { cost, count, duration } from "../shell/words.js";
 
-const SPEEDS = [["fit", "in 15 s"], ["0.1", "0.1×"], ["0.5", "0.5×"], ["1", "1×"], ["2", "2×"], ["10", "10×"], ["100", "100×"]];
+const SPEEDS = [
+  ["fit", "in 15 s"],
+  ["0.1", "0.1×"],
+  ["0.5", "0.5×"],
+  ["1", "1×"],
+  ["2", "2×"],
+  ["10", "10×"],
+  ["100", "100×"],
+];
 const FIT_MS = 15_000;
 
 export class Player {
@@ -13,8 +21,16 @@ export class Player {
     this.playing = false;
     this.onMoment = onMoment;
     this.onPlay = onPlay;
-    this.toggleButton = button("▶", () => this.toggle(), { class: "play", "aria-label": "Play", title: "Play or pause (space)" });
-    this.speed = h("select", { "aria-label": "Speed", title: "How fast: the whole run in 15 seconds, or so many times as fast as it was" }, SPEEDS.map(([value, text]) => h("option", { value }, text)));
+    this.toggleButton = button("▶", () => this.toggle(), {
+      class: "play",
+      "aria-label": "Play",
+      title: "Play or pause (space)",
+    });
+    this.speed = h(
+      "select",
+      { "aria-label": "Speed", title: "How fast: the whole run in 15 seconds, or so many times as fast as it was" },
+      SPEEDS.map(([value, text]) => h("option", { value }, text)),
+    );
     this.scrubber = h("input", {
       type: "range", min: 0, max: 1000, step: 1, value: 1000, "aria-label": "Moment of the run",
       on: { input: () => { this.pause(); this.seek((this.scrubber.value / 1000) * this.run.length); } },
@@ -25,14 +41,40 @@ export class Player {
       this.figures[name] = h("b", {});
       return h("span", { class: "figure" }, this.figures[name], ` ${label}`);
     };
-    this.element = h("div", { class: "player", role: "group", "aria-label": "Player" },
-      button("|‹", () => { this.pause(); this.seek(0); }, { "aria-label": "To the beginning", title: "To the beginning (Home)" }),
+    this.element = h(
+      "div",
+      { class: "player", role: "group", "aria-label": "Player" },
+      button(
+        "|‹",
+        () => {
+          this.pause();
+          this.seek(0);
+        },
+        { "aria-label": "To the beginning", title: "To the beginning (Home)" },
+      ),
       button("‹", () => this.step(-1), { "aria-label": "Event before", title: "Event before (,)" }),
       this.toggleButton,
       button("›", () => this.step(1), { "aria-label": "Next event", title: "Next event (.)" }),
-      button("›|", () => { this.pause(); this.seek(this.run.length); }, { "aria-label": "To the end", title: "To the end (End)" }),
-      this.speed, this.scrubber, this.clock,
-      h("span", { class: "figures" }, figure("ended", "steps done"), figure("going", "going on"), figure("tokens", "tokens"), figure("cost", "cost")));
+      button(
+        "›|",
+        () => {
+          this.pause();
+          this.seek(this.run.length);
+        },
+        { "aria-label": "To the end", title: "To the end (End)" },
+      ),
+      this.speed,
+      this.scrubber,
+      this.clock,
+      h(
+        "span",
+        { class: "figures" },
+        figure("ended", "steps done"),
+        figure("going", "going on"),
+        figure("tokens", "tokens"),
+        figure("cost", "cost"),
+      ),
+    );
   }
 
   /** A run that grew: a playhead at its end stays at its end. */

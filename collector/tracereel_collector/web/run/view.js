@@ -32,11 +32,34 @@ export async function show(place, address, signal, begun) {
   const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "About the run", on: { keydown: turnTabs } });
   const waterfall = new Waterfall({ onSelect: select, onSeek: (moment) => { player.pause(); player.seek(moment); } });
-  const events = new Events({ onChoose: (line) => { player.pause(); player.seek(line.at); if (line.step) select(line.step, { tab: null }); } });
-  const player = new Player({ onPlay: () => { if (tab === "run") show("events"); }, onMoment: (moment) => { waterfall.seek(moment); if (tab === "events") events.seek(moment); else events.moment = moment; } });
-  const frame = h("div", { class: "run" }, head,
-    h("div", { class: "run-main" }, h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element),
-      h("aside", { class: "panel" }, tabs, panel)));
+  const events = new Events({
+    onChoose: (line) => {
+      player.pause();
+      player.seek(line.at);
+      if (line.step) select(line.step, { tab: null });
+    },
+  });
+  const player = new Player({
+    onPlay: () => {
+      if (tab === "run") show("events");
+    },
+    onMoment: (moment) => {
+      waterfall.seek(moment);
+      if (tab === "events") events.seek(moment);
+      else events.moment = moment;
+    },
+  });
+  const frame = h(
+    "div",
+    { class: "run" },
+    head,
+    h(
+      "div",
+      { class: "run-main" },
+      h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element),
+      h("aside", { class: "panel" }, tabs, panel),
+    ),
+  );
   let tab = "run";
   let drawn = "";
 
@@ -54,8 +77,27 @@ export async function show(place, address, signal, begun) {
   function drawTabs() {
     const many = run.outlined ? run.summary.total_events : timeline.length;
     const known = many ? `Events ${count(many)}` : "Events";
-    replace(tabs, ...[["run", "Run"], ["step", "Step"], ["events", known]].map(([name, text]) =>
-      button(text, () => { show(name); }, { role: "tab", "aria-selected": String(name === tab), "aria-controls": "panel", disabled: name === "step" && !waterfall.selected })));
+    replace(
+      tabs,
+      ...[
+        ["run", "Run"],
+        ["step", "Step"],
+        ["events", known],
+      ].map(([name, text]) =>
+        button(
+          text,
+          () => {
+            show(name);
+          },
+          {
+            role: "tab",
+            "aria-selected": String(name === tab),
+            "aria-controls": "panel",
+            disabled: name === "step" && !waterfall.selected,
+          },
+        ),
+      ),
+    );
   }
 
   function show(next) {
@@ -69,9 +111,12 @@ export async function show(place, address, signal, begun) {
       }
       events.seek(player.moment);
       if (run.outlined) eventsOfLong ??= readLong().catch(showFailure);
-    }
-    else if (tab === "step") showStep();
-    else replace(panel, overview(run, { onSelect: select, more: replaySections(replayable), entries: ofStep.get(run.steps[0]?.id) }));
+    } else if (tab === "step") showStep();
+    else
+      replace(
+        panel,
+        overview(run, { onSelect: select, more: replaySections(replayable), entries: ofStep.get(run.steps[0]?.id) }),
+      );
     panel.classList.toggle("fixed", tab === "events");
   }
 
@@ -80,8 +125,14 @@ export async function show(place, address, signal, begun) {
     if (!step) { show("run"); return; }
     if (run.outlined && !ofStep.has(step.id)) {
       panel.replaceChildren(h("p", { class: "quiet" }, "Reading the step …"));
-      readDetails(step).then(() => { if (tab === "step" && waterfall.selected === step.id) showStep(); })
-        .catch((error) => { if (!signal.aborted && tab === "step" && waterfall.selected === step.id) panel.replaceChildren(failure(error, showStep)); });
+      readDetails(step)
+        .then(() => {
+          if (tab === "step" && waterfall.selected === step.id) showStep();
+        })
+        .catch((error) => {
+          if (!signal.aborted && tab === "step" && waterfall.selected === step.id)
+            panel.replaceChildren(failure(error, showStep));
+        });
       return;
     }
     const entries = ofStep.get(step.id) ?? [];
@@ -90,10 +141,20 @@ export async function show(place, address, signal, begun) {
     if (now === drawn && panel.firstChild?.classList.contains("details")) return;
     const another = drawn.split(" ", 1)[0] !== step.id;
     drawn = now;
-    const chain = (run.document.chains ?? []).find((each) => each.operation === step.id || each.links.some((one) => one.step === step.id));
-    replace(panel, stepDetails(step, entries, {
-      onZoom: (one) => waterfall.zoom(one), onSeek: (moment) => { player.seek(moment); player.play(); }, chain: chain && chainLine(chain, { onSelect: select }),
-    }));
+    const chain = (run.document.chains ?? []).find(
+      (each) => each.operation === step.id || each.links.some((one) => one.step === step.id),
+    );
+    replace(
+      panel,
+      stepDetails(step, entries, {
+        onZoom: (one) => waterfall.zoom(one),
+        onSeek: (moment) => {
+          player.seek(moment);
+          player.play();
+        },
+        chain: chain && chainLine(chain, { onSelect: select }),
+      }),
+    );
     if (another) panel.scrollTop = 0;
   }
 
@@ -109,13 +170,33 @@ export async function show(place, address, signal, begun) {
     const name = plain(run.steps[0]?.name ?? id);
     document.title = `${name} · tracereel`;
     const otel = run.document.otel_trace_ids?.[0] ?? id;
-    replace(head,
-      h("div", { class: "run-title" }, link("#/runs", "Runs", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-        h("h1", {}, name), badge(run.state), replayBadge(replayable), h("code", { class: "quiet", title: plain(id) }, shortId(id)), copyButton(plain(id), "Copy id"),
+    replace(
+      head,
+      h(
+        "div",
+        { class: "run-title" },
+        link("#/runs", "Runs", { class: "quiet" }),
+        h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
+        h("h1", {}, name),
+        badge(run.state),
+        replayBadge(replayable),
+        h("code", { class: "quiet", title: plain(id) }, shortId(id)),
+        copyButton(plain(id), "Copy id"),
         h("span", { class: "quiet", title: `Began ${run.document.time}` }, clock(run.document.time)),
-        h("span", { class: "end" },
-          link(made("compare", [id]), "Compare", { title: "With another run" }), link(where, "JSON", { title: "The run as JSON: steps, chains, sums" }), link(path("v1", "replay", id), "Timeline", { title: "Its events in order, as JSON" }), link(path("v1", "traces", otel, "jaeger"), "Jaeger", { title: "The trace in Jaeger, or as its API has it where no Jaeger is known" }))),
-      figures(run), ...warnings(run, completeness, { onSelect: select }));
+        h(
+          "span",
+          { class: "end" },
+          link(made("compare", [id]), "Compare", { title: "With another run" }),
+          link(where, "JSON", { title: "The run as JSON: steps, chains, sums" }),
+          link(path("v1", "replay", id), "Timeline", { title: "Its events in order, as JSON" }),
+          link(path("v1", "traces", otel, "jaeger"), "Jaeger", {
+            title: "The trace in Jaeger, or as its API has it where no Jaeger is known",
+          }),
+        ),
+      ),
+      figures(run),
+      ...warnings(run, completeness, { onSelect: select }),
+    );
   }
 
   function moments() {
@@ -134,7 +215,9 @@ export async function show(place, address, signal, begun) {
     // The ledger of a long complete run is slow and adds little.
     const whole = run.outlined && run.summary.completeness?.verdict === "complete";
     const asked = [!whole && `${where}/completeness`, `${where}/replayable`];
-    [completeness, replayable] = await Promise.all(asked.map((each) => (each ? ask(each, { signal }).catch(() => null) : null)));
+    [completeness, replayable] = await Promise.all(
+      asked.map((each) => (each ? ask(each, { signal }).catch(() => null) : null)),
+    );
     drawHead();
     if (tab === "run") show("run");
     if (run.outlined) { drawTabs(); return; }
@@ -198,15 +281,43 @@ export async function show(place, address, signal, begun) {
     Space: ["Play or pause", () => player.toggle()],
     ".": ["Next event", () => player.step(1)],
     ",": ["Event before", () => player.step(-1)],
-    Home: ["To the beginning", () => { player.pause(); player.seek(0); }],
-    End: ["To the end", () => { player.pause(); player.seek(run.length); }],
-    j: ["Next step", () => waterfall.move(1)], k: ["Step before", () => waterfall.move(-1)],
-    ArrowDown: ["Next step", () => waterfall.move(1)], ArrowUp: ["Step before", () => waterfall.move(-1)],
-    ArrowRight: ["Unfold", () => waterfall.turn(true)], ArrowLeft: ["Fold", () => waterfall.turn(false)],
+    Home: [
+      "To the beginning",
+      () => {
+        player.pause();
+        player.seek(0);
+      },
+    ],
+    End: [
+      "To the end",
+      () => {
+        player.pause();
+        player.seek(run.length);
+      },
+    ],
+    j: ["Next step", () => waterfall.move(1)],
+    k: ["Step before", () => waterfall.move(-1)],
+    ArrowDown: ["Next step", () => waterfall.move(1)],
+    ArrowUp: ["Step before", () => waterfall.move(-1)],
+    ArrowRight: ["Unfold", () => waterfall.turn(true)],
+    ArrowLeft: ["Fold", () => waterfall.turn(false)],
     z: ["Zoom on the step", () => waterfall.zoom(run.byId.get(waterfall.selected))],
     0: ["Zoom out to the whole run", () => waterfall.zoom(null)],
-    Enter: ["Read the step", () => { if (waterfall.selected) show("step"); panel.focus(); }],
-    e: ["Events", () => { show("events"); events.rows.element.focus({ preventScroll: true }); }], r: ["The run as a whole", () => show("run")],
+    Enter: [
+      "Read the step",
+      () => {
+        if (waterfall.selected) show("step");
+        panel.focus();
+      },
+    ],
+    e: [
+      "Events",
+      () => {
+        show("events");
+        events.rows.element.focus({ preventScroll: true });
+      },
+    ],
+    r: ["The run as a whole", () => show("run")],
     Escape: ["Back to the waterfall", () => waterfall.rows.element.focus({ preventScroll: true })],
     u: ["Back to the runs", () => history.back()],
   });

@@ -10,11 +10,25 @@ const SPECK = .4;
 const KINDS = {
   pipeline: "▤", agent: "◆", llm: "✦", tool: "⚙", retrieval: "⌕", step: "▸", attempt: "↻", retry: "↻", fallback: "⤷",
 };
-const KNOWN = new Set(["success", "failed", "crashed", "partial_success", "retried", "running", "cancelled", "unknown"]);
+const KNOWN = new Set([
+  "success",
+  "failed",
+  "crashed",
+  "partial_success",
+  "retried",
+  "running",
+  "cancelled",
+  "unknown",
+]);
 
 /** Legend of the marks under the bars. */
 function legend() {
-  return h("span", { class: "legend", title: "What the run was waiting for: what is shorter there makes the run shorter" }, h("i", { "aria-hidden": "true" }), "critical path");
+  return h(
+    "span",
+    { class: "legend", title: "What the run was waiting for: what is shorter there makes the run shorter" },
+    h("i", { "aria-hidden": "true" }),
+    "critical path",
+  );
 }
 
 export class Waterfall {
@@ -26,13 +40,28 @@ export class Waterfall {
     this.to = 1;
     this.onSelect = onSelect;
     this.onSeek = onSeek;
-    this.rows = new Rows({ heights: ROW, draw: (step) => this.#draw(step), label: "Steps of the run", role: "tree", className: "waterfall-rows" });
+    this.rows = new Rows({
+      heights: ROW,
+      draw: (step) => this.#draw(step),
+      label: "Steps of the run",
+      role: "tree",
+      className: "waterfall-rows",
+    });
     this.rows.after = () => this.#mark();
-    this.ticks = h("div", { class: "ticks", on: { pointerdown: (event) => this.#scrub(event) }, title: "Click or drag to move the playhead" });
+    this.ticks = h("div", {
+      class: "ticks",
+      on: { pointerdown: (event) => this.#scrub(event) },
+      title: "Click or drag to move the playhead",
+    });
     this.head = h("div", { class: "waterfall-head" }, h("div", { class: "names" }, "Step", legend()), this.ticks);
     this.playhead = h("div", { class: "playhead", "aria-hidden": "true" });
     this.track = h("div", { class: "playtrack", "aria-hidden": "true" }, this.playhead);
-    this.element = h("div", { class: "waterfall" }, this.head, h("div", { class: "waterfall-body" }, this.rows.element, this.track));
+    this.element = h(
+      "div",
+      { class: "waterfall" },
+      this.head,
+      h("div", { class: "waterfall-body" }, this.rows.element, this.track),
+    );
     this.rows.element.addEventListener("click", (event) => this.#click(event));
     this.rows.element.addEventListener("dblclick", (event) => this.#zoomOn(event));
   }
@@ -67,7 +96,13 @@ export class Waterfall {
     const step = roundStep(span / Math.max(3, Math.min(8, (this.ticks.clientWidth || 700) / 110)));
     const ticks = [];
     for (let at = Math.ceil(this.from / step) * step; at <= this.to - step * .35; at += step) {
-      ticks.push(h("span", { vars: { left: `${this.#part(at)}%` } }, at === 0 ? "0" : duration(Number(at.toPrecision(6))).replace(/\.0+ /, " ")));
+      ticks.push(
+        h(
+          "span",
+          { vars: { left: `${this.#part(at)}%` } },
+          at === 0 ? "0" : duration(Number(at.toPrecision(6))).replace(/\.0+ /, " "),
+        ),
+      );
     }
     this.ticks.replaceChildren(...ticks);
   }
@@ -85,27 +120,75 @@ export class Waterfall {
     });
     const critical = (step.critical ?? []).map(({ offset_ms: at, duration_ms: long }) => {
       const [a, b] = [Math.max(0, this.#part(at)), Math.min(100, this.#part(at + long))];
-      return b > 0 && a < 100 && b - a > SPECK ? h("i", { class: "critical", vars: { left: `${a}%`, width: `${b - a}%` } }) : null;
+      return b > 0 && a < 100 && b - a > SPECK
+        ? h("i", { class: "critical", vars: { left: `${a}%`, width: `${b - a}%` } })
+        : null;
     });
-    const beside = outside ? null : right < 78
-      ? h("span", { class: "bar-text", vars: { left: `calc(${Math.max(0, right)}% + 6px)` } }, this.#text(step))
-      : left > 18 ? h("span", { class: "bar-text before", vars: { right: `calc(${100 - left}% + 6px)` } }, this.#text(step)) : h("span", { class: "bar-text inside", vars: { left: `calc(${Math.max(0, left)}% + 6px)` } }, this.#text(step));
+    const beside = outside
+      ? null
+      : right < 78
+        ? h("span", { class: "bar-text", vars: { left: `calc(${Math.max(0, right)}% + 6px)` } }, this.#text(step))
+        : left > 18
+          ? h("span", { class: "bar-text before", vars: { right: `calc(${100 - left}% + 6px)` } }, this.#text(step))
+          : h(
+              "span",
+              { class: "bar-text inside", vars: { left: `calc(${Math.max(0, left)}% + 6px)` } },
+              this.#text(step),
+            );
     const name = plain(step.name);
     const attempt = step.attempt ? ` #${step.attempt}` : "";
-    const row = h("div", {
-      class: `step-row${step.id === this.selected ? " selected" : ""}${step.wasted ? " wasted" : ""}`, id: `step-${step.index}`, role: "treeitem",
-      "aria-level": step.depth + 1, "aria-selected": String(step.id === this.selected),
-      "aria-expanded": step.children ? String(!this.folded.has(step.id)) : null,
-      "aria-label": `${name}${attempt} ${outside ? "" : this.#text(step)}, ${kindName(step.kind)}, ${step.status.replaceAll("_", " ")}, at ${duration(step.begin)}${step.critical ? ", on the critical path" : ""}${step.clock_shift_ms ? `, moved by ${duration(step.clock_shift_ms)} because clocks disagree` : ""}`,
-      "data-index": step.index,
-    },
-    h("span", { class: "names", vars: { "--depth": step.depth } },
-      step.children ? h("button", { type: "button", class: "fold", tabindex: "-1", "aria-hidden": "true" }, this.folded.has(step.id) ? "▸" : "▾") : h("span", { class: "fold" }),
-      h("span", { class: "kind", title: kindName(step.kind), "aria-hidden": "true", vars: { "--agent": colour } }, KINDS[step.kind] ?? "○"),
-      h("span", { class: "step-name", title: name }, name), attempt && h("small", { class: "attempt" }, attempt),
-      kind !== "success" && h("span", { class: `sign s-${kind}`, title: kind.replaceAll("_", " "), "aria-hidden": "true" }, signOf(kind)),
-      step.clock_shift_ms && h("span", { class: "sign warn", "aria-hidden": "true", title: `Moved by ${duration(step.clock_shift_ms)}: the clocks disagree` }, "±")),
-    " ", h("span", { class: "track", "aria-hidden": "true" }, bar, critical, beside));
+    const row = h(
+      "div",
+      {
+        class: `step-row${step.id === this.selected ? " selected" : ""}${step.wasted ? " wasted" : ""}`,
+        id: `step-${step.index}`,
+        role: "treeitem",
+        "aria-level": step.depth + 1,
+        "aria-selected": String(step.id === this.selected),
+        "aria-expanded": step.children ? String(!this.folded.has(step.id)) : null,
+        "aria-label": [
+          `${name}${attempt} ${outside ? "" : this.#text(step)}`,
+          kindName(step.kind),
+          step.status.replaceAll("_", " "),
+          `at ${duration(step.begin)}`,
+          step.critical && "on the critical path",
+          step.clock_shift_ms && `moved by ${duration(step.clock_shift_ms)} because clocks disagree`,
+        ].filter(Boolean).join(", "),
+        "data-index": step.index,
+      },
+      h(
+        "span",
+        { class: "names", vars: { "--depth": step.depth } },
+        step.children
+          ? h(
+              "button",
+              { type: "button", class: "fold", tabindex: "-1", "aria-hidden": "true" },
+              this.folded.has(step.id) ? "▸" : "▾",
+            )
+          : h("span", { class: "fold" }),
+        h(
+          "span",
+          { class: "kind", title: kindName(step.kind), "aria-hidden": "true", vars: { "--agent": colour } },
+          KINDS[step.kind] ?? "○",
+        ),
+        h("span", { class: "step-name", title: name }, name),
+        attempt && h("small", { class: "attempt" }, attempt),
+        kind !== "success" &&
+          h("span", { class: `sign s-${kind}`, title: kind.replaceAll("_", " "), "aria-hidden": "true" }, signOf(kind)),
+        step.clock_shift_ms &&
+          h(
+            "span",
+            {
+              class: "sign warn",
+              "aria-hidden": "true",
+              title: `Moved by ${duration(step.clock_shift_ms)}: the clocks disagree`,
+            },
+            "±",
+          ),
+      ),
+      " ",
+      h("span", { class: "track", "aria-hidden": "true" }, bar, critical, beside),
+    );
     row.step = step;
     this.#paint(row);
     return row;
@@ -121,7 +204,10 @@ export class Waterfall {
   #paint(row) {
     const { step } = row;
     row.classList.toggle("future", step.begin > this.moment);
-    row.classList.toggle("now", step.begin <= this.moment && step.finish > this.moment && this.moment < this.run.length);
+    row.classList.toggle(
+      "now",
+      step.begin <= this.moment && step.finish > this.moment && this.moment < this.run.length,
+    );
   }
 
   #mark() {

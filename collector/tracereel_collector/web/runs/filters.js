@@ -13,8 +13,19 @@ export const FILTERS = [
   "decision_chosen", "min_decision_confidence", "max_decision_confidence", "below_threshold",
 ];
 const PASSED = [...FILTERS, "q", "from", "to", "sort", "order", "live"];
-const WINDOWS = [["15m", "15 minutes"], ["1h", "hour"], ["6h", "6 hours"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"]];
-const QUICK = [["min_errors", "1", "With errors"], ["min_retries", "1", "With retries"], ["min_fallbacks", "1", "With fallbacks"]];
+const WINDOWS = [
+  ["15m", "15 minutes"],
+  ["1h", "hour"],
+  ["6h", "6 hours"],
+  ["24h", "24 hours"],
+  ["7d", "7 days"],
+  ["30d", "30 days"],
+];
+const QUICK = [
+  ["min_errors", "1", "With errors"],
+  ["min_retries", "1", "With retries"],
+  ["min_fallbacks", "1", "With fallbacks"],
+];
 export const DEFAULT_WINDOW = "1h";
 
 /** The query for the collector: the known parameters of an address. */
@@ -33,7 +44,8 @@ export const MOST_EXECUTIONS = 16;
 export function readRuns(question, signal, changes = {}) {
   const query = new URLSearchParams(question);
   query.delete("live"); // a parameter of the page only: the collector refuses unknown ones
-  for (const [name, value] of Object.entries({ limit: PAGE, executions: MOST_EXECUTIONS + 1, ...changes })) query.set(name, String(value));
+  for (const [name, value] of Object.entries({ limit: PAGE, executions: MOST_EXECUTIONS + 1, ...changes }))
+    query.set(name, String(value));
   return ask(`/v1/traces?${query}`, { signal });
 }
 
@@ -42,15 +54,37 @@ export function searchBar({ toggleFacets, toggleLive }) {
     type: "search", name: "q", "aria-label": "Search prompts, outputs, reasoning and errors",
     placeholder: "Words in prompts, outputs, reasoning, errors", autocomplete: "off", maxlength: 400,
   });
-  const span = h("select", { "aria-label": "Window of time", on: { change: () => change({ from: span.value, to: null }) } });
+  const span = h("select", {
+    "aria-label": "Window of time",
+    on: { change: () => change({ from: span.value, to: null }) },
+  });
   const live = button("Live", toggleLive, { class: "livebutton", title: "Follow new runs (l)" });
-  const rate = h("span", { class: "quiet", "aria-hidden": "true", title: "Events that came in during the last second" });
-  const form = h("form", {
-    class: "search", role: "search",
-    on: { submit: (event) => { event.preventDefault(); change({ q: words.value.trim() }); } },
-  },
-  h("div", { class: "words" }, words, h("kbd", { "aria-hidden": "true" }, "/")),
-  button("Filters", (event) => event.target.setAttribute("aria-expanded", String(toggleFacets())), { class: "facets-toggle", "aria-expanded": "false" }), span, live, rate);
+  const rate = h("span", {
+    class: "quiet",
+    "aria-hidden": "true",
+    title: "Events that came in during the last second",
+  });
+  const form = h(
+    "form",
+    {
+      class: "search",
+      role: "search",
+      on: {
+        submit: (event) => {
+          event.preventDefault();
+          change({ q: words.value.trim() });
+        },
+      },
+    },
+    h("div", { class: "words" }, words, h("kbd", { "aria-hidden": "true" }, "/")),
+    button("Filters", (event) => event.target.setAttribute("aria-expanded", String(toggleFacets())), {
+      class: "facets-toggle",
+      "aria-expanded": "false",
+    }),
+    span,
+    live,
+    rate,
+  );
   words.addEventListener("search", () => change({ q: words.value.trim() }));
 
   return {
@@ -61,7 +95,10 @@ export function searchBar({ toggleFacets, toggleLive }) {
       const custom = question.has("to") || !WINDOWS.some(([value]) => value === question.get("from"));
       span.replaceChildren(
         custom ? h("option", { value: "custom", selected: true, disabled: true }, "Chosen window") : "",
-        ...WINDOWS.map(([value, text]) => h("option", { value, selected: !custom && value === question.get("from") }, `Last ${text}`)));
+        ...WINDOWS.map(([value, text]) =>
+          h("option", { value, selected: !custom && value === question.get("from") }, `Last ${text}`),
+        ),
+      );
     },
     setLive(state) {
       live.setAttribute("aria-pressed", String(state !== "off"));

@@ -13,14 +13,28 @@ function runsOf(runs, failed) {
 export class Histogram {
   constructor(choose) {
     this.choose = choose;
-    this.drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    this.drawing = svg("svg", {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    });
     this.selection = svg("rect", { class: "chosen", y: 0, height: HEIGHT, width: 0 });
     this.ends = h("div", { class: "ends" });
-    this.handle = h("div", {
-      class: "histogram-handle", tabindex: "0", role: "slider", "aria-label": "When runs began", "aria-valuemin": 0, "aria-valuenow": 0,
-      title: "Drag to choose a window; with the keyboard: arrows, with Shift to widen, Enter to choose, Escape to let go",
-      on: { keydown: (event) => this.#key(event), blur: () => this.#letGo() },
-    }, this.drawing);
+    this.handle = h(
+      "div",
+      {
+        class: "histogram-handle",
+        tabindex: "0",
+        role: "slider",
+        "aria-label": "When runs began",
+        "aria-valuemin": 0,
+        "aria-valuenow": 0,
+        title:
+          "Drag to choose a window; with the keyboard: arrows, with Shift to widen, Enter to choose, Escape to let go",
+        on: { keydown: (event) => this.#key(event), blur: () => this.#letGo() },
+      },
+      this.drawing,
+    );
     this.element = h("div", { class: "histogram" }, this.handle, this.ends);
     this.mark = null;
     this.drawing.addEventListener("pointerdown", (event) => this.#drag(event));
@@ -45,7 +59,11 @@ export class Histogram {
       ].filter(Boolean);
     });
     const failed = buckets.reduce((sum, each) => sum + each.failed, 0);
-    this.drawing.replaceChildren(...bars, svg("line", { class: "base", x1: 0, x2: WIDTH, y1: HEIGHT - .5, y2: HEIGHT - .5 }), this.selection);
+    this.drawing.replaceChildren(
+      ...bars,
+      svg("line", { class: "base", x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5 }),
+      this.selection,
+    );
     this.summary = runsOf(histogram.total, failed);
     this.handle.setAttribute("aria-valuemax", Math.max(0, buckets.length - 1));
     if (this.mark) this.#point(this.mark);
@@ -61,7 +79,8 @@ export class Histogram {
     const sum = (name) => buckets.slice(first, last + 1).reduce((total, each) => total + each[name], 0);
     this.selection.setAttribute("x", (first / buckets.length) * WIDTH);
     this.selection.setAttribute("width", ((last + 1 - first) / buckets.length) * WIDTH);
-    const said = `${clock(this.#moment(first / buckets.length))} to ${clock(this.#moment((last + 1) / buckets.length))}: ${runsOf(sum("runs"), sum("failed"))}`;
+    const [begin, end] = [first, last + 1].map((at) => clock(this.#moment(at / buckets.length)));
+    const said = `${begin} to ${end}: ${runsOf(sum("runs"), sum("failed"))}`;
     this.handle.setAttribute("aria-valuenow", this.mark.at);
     this.handle.setAttribute("aria-valuetext", said);
     this.#say(said);
@@ -95,7 +114,11 @@ export class Histogram {
   #say(middle = this.summary) {
     if (!this.data?.buckets.length) return;
     const last = this.#moment(1);
-    this.ends.replaceChildren(h("span", {}, clock(this.data.buckets[0].from)), h("span", {}, middle), h("span", {}, clock(last)));
+    this.ends.replaceChildren(
+      h("span", {}, clock(this.data.buckets[0].from)),
+      h("span", {}, middle),
+      h("span", {}, clock(last)),
+    );
   }
 
   #moment(part) {
@@ -133,7 +156,8 @@ export class Histogram {
       this.drawing.removeEventListener("pointermove", move);
       this.dragging = false;
       this.selection.setAttribute("width", 0);
-      if (Math.abs(end - start) > .005) this.choose(this.#moment(Math.min(start, end)), this.#moment(Math.max(start, end)));
+      if (Math.abs(end - start) > 0.005)
+        this.choose(this.#moment(Math.min(start, end)), this.#moment(Math.max(start, end)));
     };
     this.drawing.addEventListener("pointermove", move);
     this.drawing.addEventListener("pointerup", done, { once: true });

@@ -14,9 +14,17 @@ const PER_FRAME = 6;
 /** New rows are highlighted if there are at most this many. */
 const MOST_POINTED_OUT = 5;
 const COLUMNS = [
-  ["c-status", "Status", null, "How it ended, and what went wrong"], ["c-run", "Run"], ["c-agents", "Agents", null, "One block for each execution of an agent, in order; those that failed are marked red"], ["c-time", "Began", "started_at"],
-  ["c-num c-duration", "Duration", "duration_ms"], ["c-num c-cost", "Cost", "cost_usd", "Reported by its calls, or calculated from the price table"], ["c-num c-tokens", "Tokens", "tokens", "Of all its model calls"],
-  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"], ["c-small", "Errors", "errors", "Steps that failed"], ["c-small", "Retries", null, "Number of retries"], ["c-small", "Fallbacks", null, "Number of fallbacks to another agent"],
+  ["c-status", "Status", null, "How it ended, and what went wrong"],
+  ["c-run", "Run"],
+  ["c-agents", "Agents", null, "One block for each execution of an agent, in order; those that failed are marked red"],
+  ["c-time", "Began", "started_at"],
+  ["c-num c-duration", "Duration", "duration_ms"],
+  ["c-num c-cost", "Cost", "cost_usd", "Reported by its calls, or calculated from the price table"],
+  ["c-num c-tokens", "Tokens", "tokens", "Of all its model calls"],
+  ["c-num c-confidence", "Confidence", "confidence", "The lowest in the run"],
+  ["c-small", "Errors", "errors", "Steps that failed"],
+  ["c-small", "Retries", null, "Number of retries"],
+  ["c-small", "Fallbacks", null, "Number of fallbacks to another agent"],
 ];
 
 export class RunList {
@@ -103,8 +111,21 @@ export class RunList {
       if (!column) return h("th", { class: name, scope: "col", title: hint }, title);
       const current = column === sort;
       const turned = current && order === "desc" ? "asc" : "desc";
-      return h("th", { class: name, scope: "col", title: hint, "aria-sort": current ? (order === "desc" ? "descending" : "ascending") : null },
-        h("button", { type: "button", on: { click: () => this.onSort(column, turned) } }, title, current ? (order === "desc" ? " ↓" : " ↑") : ""));
+      return h(
+        "th",
+        {
+          class: name,
+          scope: "col",
+          title: hint,
+          "aria-sort": current ? (order === "desc" ? "descending" : "ascending") : null,
+        },
+        h(
+          "button",
+          { type: "button", on: { click: () => this.onSort(column, turned) } },
+          title,
+          current ? (order === "desc" ? " ↓" : " ↑") : "",
+        ),
+      );
     }));
   }
 
@@ -145,14 +166,28 @@ export class RunList {
 
 /** Wide screens show only the number; narrow ones have no column heads and add the word. */
 function trouble(value, one, more) {
-  return h("td", { class: `c-small ${value ? (one === "error" ? "bad" : "warn") : "zero"}` }, count(value), h("span", { class: "word" }, ` ${value === 1 ? one : more}`));
+  return h(
+    "td",
+    { class: `c-small ${value ? (one === "error" ? "bad" : "warn") : "zero"}` },
+    count(value),
+    h("span", { class: "word" }, ` ${value === 1 ? one : more}`),
+  );
 }
 
 function statusOf(run) {
   const errors = [...new Set(run.error_types)].map(plain);
-  return h("td", { class: "c-status" }, badge(run.status),
-    errors.length > 0 && h("span", { class: `why ${run.status === "success" ? "quiet" : "bad"}`, title: errors.join("\n") },
-      errors.slice(0, MOST_ERRORS).join(", "), errors.length > MOST_ERRORS && ` +${errors.length - MOST_ERRORS}`));
+  return h(
+    "td",
+    { class: "c-status" },
+    badge(run.status),
+    errors.length > 0 &&
+      h(
+        "span",
+        { class: `why ${run.status === "success" ? "quiet" : "bad"}`, title: errors.join("\n") },
+        errors.slice(0, MOST_ERRORS).join(", "),
+        errors.length > MOST_ERRORS && ` +${errors.length - MOST_ERRORS}`,
+      ),
+  );
 }
 
 /** A coloured block per agent execution, in order; for runs of foreign spans one per agent. */
@@ -162,23 +197,45 @@ function agentStrip({ agents, executions = [] }) {
   const words = shown.map(({ agent, status }) => `${plain(agent)}${status === "success" ? "" : ` (${plain(status)})`}`);
   const more = steps.length > shown.length;
   if (more) words.push("and more");
-  return h("span", { class: "strip", role: "img", "aria-label": steps.length ? `Agents: ${words.join(", ")}` : "No agents", title: words.join("\n") },
-    shown.map(({ agent, status }) => h("span", { class: KNOWN.has(status) ? `x-${status}` : null, vars: { "--agent": colourOf(agent) } })),
-    more && h("small", {}, "…"));
+  return h(
+    "span",
+    {
+      class: "strip",
+      role: "img",
+      "aria-label": steps.length ? `Agents: ${words.join(", ")}` : "No agents",
+      title: words.join("\n"),
+    },
+    shown.map(({ agent, status }) =>
+      h("span", { class: KNOWN.has(status) ? `x-${status}` : null, vars: { "--agent": colourOf(agent) } }),
+    ),
+    more && h("small", {}, "…"),
+  );
 }
 
 function cellsOf(run) {
   return [
     statusOf(run),
-    h("td", { class: "c-run" },
-      link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), { class: "what", title: plain(run.trace_id) }),
-      h("span", { class: "prompt", title: plain(run.prompt ?? "").slice(0, 600) }, plain(run.prompt ?? run.trace_id))),
+    h(
+      "td",
+      { class: "c-run" },
+      link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), {
+        class: "what",
+        title: plain(run.trace_id),
+      }),
+      h("span", { class: "prompt", title: plain(run.prompt ?? "").slice(0, 600) }, plain(run.prompt ?? run.trace_id)),
+    ),
     h("td", { class: "c-agents" }, agentStrip(run)),
     h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
-    h("td", { class: "c-num c-duration" }, run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms)),
+    h(
+      "td",
+      { class: "c-num c-duration" },
+      run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms),
+    ),
     h("td", { class: `c-num c-cost${run.cost_usd == null ? " unknown" : ""}` }, cost(run.cost_usd)),
     h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
     h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
-    trouble(run.errors, "error", "errors"), trouble(run.retries, "retry", "retries"), trouble(run.fallbacks, "fallback", "fallbacks"),
+    trouble(run.errors, "error", "errors"),
+    trouble(run.retries, "retry", "retries"),
+    trouble(run.fallbacks, "fallback", "fallbacks"),
   ];
 }

@@ -23,8 +23,21 @@ export async function show(place, address, signal, begun) {
   const chips = h("div", { class: "chips" });
   const below = h("div", { class: "more" });
   const bar = searchBar({ toggleFacets: () => frame.classList.toggle("with-facets"), toggleLive });
-  const frame = h("div", { class: "runs" }, facets,
-    h("div", { class: "runs-main" }, h("h1", { class: "hidden-visually" }, "Runs"), bar.element, chips, histogram.element, list.element, below));
+  const frame = h(
+    "div",
+    { class: "runs" },
+    facets,
+    h(
+      "div",
+      { class: "runs-main" },
+      h("h1", { class: "hidden-visually" }, "Runs"),
+      bar.element,
+      chips,
+      histogram.element,
+      list.element,
+      below,
+    ),
+  );
   let question = questionOf(address.query);
   let next = null;
   // Coming back restores the number of rows and the position of the run that was opened.
@@ -55,11 +68,23 @@ export async function show(place, address, signal, begun) {
       below.replaceChildren(next ? button("Show more", () => guarded(() => readList({ more: true })))
         : `${several(list.size, "run")}, ${list.size === 1 ? "the only one" : "all there are"} in this window`);
     } else if (filtered) {
-      below.replaceChildren(h("p", {}, "No run matches."), h("p", { class: "acts" }, button("Clear the filters", clear),
-        !WIDE.includes(question.get("from")) && button("Look in the last 7 days", () => change({ from: "7d", to: null }))));
+      below.replaceChildren(
+        h("p", {}, "No run matches."),
+        h(
+          "p",
+          { class: "acts" },
+          button("Clear the filters", clear),
+          !WIDE.includes(question.get("from")) &&
+            button("Look in the last 7 days", () => change({ from: "7d", to: null })),
+        ),
+      );
     } else {
       const { traces } = await ask("/v1/traces?limit=1", { signal });
-      if (traces.length) below.replaceChildren(h("p", {}, "No run began in this window."), button("Show the last 7 days", () => change({ from: "7d", to: null })));
+      if (traces.length)
+        below.replaceChildren(
+          h("p", {}, "No run began in this window."),
+          button("Show the last 7 days", () => change({ from: "7d", to: null })),
+        );
       else below.replaceChildren(noData());
       frame.classList.toggle("untouched", !traces.length);
     }
@@ -85,7 +110,8 @@ export async function show(place, address, signal, begun) {
   function tell(error) {
     next = null;
     list.show([]);
-    if (!below.textContent.includes(error.message)) below.replaceChildren(failure(error, error.kind === "slow" ? () => guarded(readAll) : null));
+    if (!below.textContent.includes(error.message))
+      below.replaceChildren(failure(error, error.kind === "slow" ? () => guarded(readAll) : null));
     frame.classList.add("empty");
     if (place.firstChild !== frame) place.replaceChildren(frame); // keeps the focus of the search field
   }

@@ -11,11 +11,32 @@ export async function show(place, address, signal) {
   const session = await ask(path("v1", "sessions", id), { signal });
   const { turns } = session;
   const sum = (name) => turns.reduce((total, turn) => total + (turn[name] ?? 0), 0);
-  place.replaceChildren(h("div", { class: "page session" },
-    h("div", { class: "heading" }, link("#/sessions", "Sessions", { class: "quiet" }), h("span", { class: "quiet", "aria-hidden": "true" }, "/"), h("h1", {}, plain(id)), session.users.slice(0, 5).map((user) => link(made("runs", [], { user, from: "7d" }), plain(user), { title: "Runs of this user" }))),
-    facts([["Turns", count(turns.length)], failedOf(turns), ["Model calls", count(sum("model_calls"))], ["Tool calls", count(sum("tool_calls"))], ["Tokens", count(sum("tokens") || null)], ["Cost", cost(sum("cost_usd") || null)]]),
-    session.truncated && h("p", { class: "warn" }, "Not all turns are shown."),
-    h("ol", { class: "turns" }, turns.map(turnOf))));
+  place.replaceChildren(
+    h(
+      "div",
+      { class: "page session" },
+      h(
+        "div",
+        { class: "heading" },
+        link("#/sessions", "Sessions", { class: "quiet" }),
+        h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
+        h("h1", {}, plain(id)),
+        session.users
+          .slice(0, 5)
+          .map((user) => link(made("runs", [], { user, from: "7d" }), plain(user), { title: "Runs of this user" })),
+      ),
+      facts([
+        ["Turns", count(turns.length)],
+        failedOf(turns),
+        ["Model calls", count(sum("model_calls"))],
+        ["Tool calls", count(sum("tool_calls"))],
+        ["Tokens", count(sum("tokens") || null)],
+        ["Cost", cost(sum("cost_usd") || null)],
+      ]),
+      session.truncated && h("p", { class: "warn" }, "Not all turns are shown."),
+      h("ol", { class: "turns" }, turns.map(turnOf)),
+    ),
+  );
 }
 
 function failedOf(turns) {
@@ -24,19 +45,89 @@ function failedOf(turns) {
 }
 
 function turnOf(turn, at) {
-  return h("li", { class: "turn" },
-    h("header", {}, h("b", {}, `Turn ${at + 1}`), badge(turn.status), h("span", { class: "quiet" }, [clock(turn.started_at), duration(turn.duration_ms), turn.tokens ? several(turn.tokens, "token") : null, turn.cost_usd ? cost(turn.cost_usd) : null].filter(Boolean).join(" · ")), link(made("run", [turn.trace_id]), "Open the run", { class: "end" })),
+  return h(
+    "li",
+    { class: "turn" },
+    h(
+      "header",
+      {},
+      h("b", {}, `Turn ${at + 1}`),
+      badge(turn.status),
+      h(
+        "span",
+        { class: "quiet" },
+        [
+          clock(turn.started_at),
+          duration(turn.duration_ms),
+          turn.tokens ? several(turn.tokens, "token") : null,
+          turn.cost_usd ? cost(turn.cost_usd) : null,
+        ]
+          .filter(Boolean)
+          .join(" · "),
+      ),
+      link(made("run", [turn.trace_id]), "Open the run", { class: "end" }),
+    ),
     turn.prompt && h("div", { class: "said user" }, plain(turn.prompt)),
-    turn.rounds.length > 0 && h("details", { class: "rounds" }, h("summary", {}, `${several(turn.rounds.length, "round")}, ${several(turn.rounds.reduce((sum, round) => sum + round.tools.length, 0), "tool call")}`),
-      turn.rounds.map((round) => h("div", { class: "round" },
-        h("p", {}, agentName(round.agent ?? ""), " ", h("code", {}, plain(round.model ?? "")), h("span", { class: "quiet" }, [round.duration_ms != null && ` ${duration(round.duration_ms)}`, round.tokens && ` · ${several(round.tokens, "token")}`]), round.status && round.status !== "success" && badge(round.status)),
-        round.tools.map((tool) => h("details", { class: "tool" }, h("summary", {}, "⚙ ", h("code", {}, plain(tool.tool)), h("span", { class: "quiet" }, ` ${duration(tool.duration_ms)} `), tool.status !== "success" && badge(tool.status)),
-          toolValue("Arguments", tool.arguments), toolValue("Result", tool.result)))))),
-    turn.answer ? h("div", { class: "said answer" }, plain(turn.answer)) : turn.error_types?.length ? h("div", { class: "said answer bad" }, "✕ ", turn.error_types.map(plain).join(", ")) : null);
+    turn.rounds.length > 0 &&
+      h(
+        "details",
+        { class: "rounds" },
+        h(
+          "summary",
+          {},
+          `${several(turn.rounds.length, "round")}, ${several(
+            turn.rounds.reduce((sum, round) => sum + round.tools.length, 0),
+            "tool call",
+          )}`,
+        ),
+        turn.rounds.map((round) =>
+          h(
+            "div",
+            { class: "round" },
+            h(
+              "p",
+              {},
+              agentName(round.agent ?? ""),
+              " ",
+              h("code", {}, plain(round.model ?? "")),
+              h("span", { class: "quiet" }, [
+                round.duration_ms != null && ` ${duration(round.duration_ms)}`,
+                round.tokens && ` · ${several(round.tokens, "token")}`,
+              ]),
+              round.status && round.status !== "success" && badge(round.status),
+            ),
+            round.tools.map((tool) =>
+              h(
+                "details",
+                { class: "tool" },
+                h(
+                  "summary",
+                  {},
+                  "⚙ ",
+                  h("code", {}, plain(tool.tool)),
+                  h("span", { class: "quiet" }, ` ${duration(tool.duration_ms)} `),
+                  tool.status !== "success" && badge(tool.status),
+                ),
+                toolValue("Arguments", tool.arguments),
+                toolValue("Result", tool.result),
+              ),
+            ),
+          ),
+        ),
+      ),
+    turn.answer
+      ? h("div", { class: "said answer" }, plain(turn.answer))
+      : turn.error_types?.length
+        ? h("div", { class: "said answer bad" }, "✕ ", turn.error_types.map(plain).join(", "))
+        : null,
+  );
 }
 
 function toolValue(title, value) {
   const text = laidOut(value);
   if (!text) return null;
-  return [h("p", { class: "value-name quiet" }, title), h("pre", { class: "value", tabindex: "0", "aria-label": title }, text)];
+  return [
+    h("p", { class: "value-name quiet" }, title),
+    h("pre", { class: "value", tabindex: "0", "aria-label": title }, text),
+  ];
 }

@@ -27,13 +27,69 @@ export async function show(place, address, signal) {
     question = new URLSearchParams({ from });
     if (query.get("user")) question.set("user", query.get("user"));
     const found = await read();
-    place.replaceChildren(h("div", { class: "page" },
-      h("div", { class: "heading" }, h("h1", {}, "Sessions"), query.get("user") && h("span", { class: "chip" }, h("span", {}, `user: ${plain(query.get("user"))}`), button("×", () => change({ user: null }), { "aria-label": "All users" })),
-        h("span", { class: "end" }, choice("Window of time", WINDOWS, from, (value) => change({ from: value })))),
-      found ? scrolled("Sessions", h("table", { class: "grid cards sessions" }, h("thead", {}, h("tr", {},
-        [["Session", ""], ["Began with", ""], ["User", ""], ["Turns", "number"], ["Failed", "number"], ["Tokens", "number"], ["Cost", "number"], ["Last active", "number"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body))
-        : h("section", { class: "state" }, h("h2", {}, "No conversation in this window"), h("p", {}, "Runs with the same ", h("code", {}, "session_id"), " are turns of one conversation. A pipeline that takes an argument of that name records it.")),
-      more));
+    place.replaceChildren(
+      h(
+        "div",
+        { class: "page" },
+        h(
+          "div",
+          { class: "heading" },
+          h("h1", {}, "Sessions"),
+          query.get("user") &&
+            h(
+              "span",
+              { class: "chip" },
+              h("span", {}, `user: ${plain(query.get("user"))}`),
+              button("×", () => change({ user: null }), { "aria-label": "All users" }),
+            ),
+          h(
+            "span",
+            { class: "end" },
+            choice("Window of time", WINDOWS, from, (value) => change({ from: value })),
+          ),
+        ),
+        found
+          ? scrolled(
+              "Sessions",
+              h(
+                "table",
+                { class: "grid cards sessions" },
+                h(
+                  "thead",
+                  {},
+                  h(
+                    "tr",
+                    {},
+                    [
+                      ["Session", ""],
+                      ["Began with", ""],
+                      ["User", ""],
+                      ["Turns", "number"],
+                      ["Failed", "number"],
+                      ["Tokens", "number"],
+                      ["Cost", "number"],
+                      ["Last active", "number"],
+                    ].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)),
+                  ),
+                ),
+                body,
+              ),
+            )
+          : h(
+              "section",
+              { class: "state" },
+              h("h2", {}, "No conversation in this window"),
+              h(
+                "p",
+                {},
+                "Runs with the same ",
+                h("code", {}, "session_id"),
+                " are turns of one conversation. A pipeline that takes an argument of that name records it.",
+              ),
+            ),
+        more,
+      ),
+    );
   }
   await draw(address);
   return draw;
@@ -47,8 +103,36 @@ function open(event) {
 }
 
 function rowOf(session) {
-  return h("tr", { "data-session": session.session_id }, h("td", { class: "mono cut", title: plain(session.session_id) }, link(made("session", [session.session_id]), plain(session.session_id))),
-    h("td", { class: "cut", title: plain(session.first_prompt ?? "").slice(0, 600) }, plain(session.first_prompt ?? session.name ?? "")), h("td", { class: "quiet cut", title: session.users.map(plain).join("\n") }, session.users.map(plain).join(", ")),
-    h("td", { class: "number", "data-name": "Turns" }, count(session.turns)), h("td", { class: `number ${session.failed_turns ? "bad" : "quiet nothing"}`, "data-name": "Failed" }, count(session.failed_turns)),
-    h("td", { class: `number${session.tokens ? "" : " nothing"}`, "data-name": "Tokens" }, compact(session.tokens || null)), h("td", { class: `number${session.cost_usd == null ? " nothing" : ""}`, "data-name": "Cost" }, cost(session.cost_usd)), h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)));
+  return h(
+    "tr",
+    { "data-session": session.session_id },
+    h(
+      "td",
+      { class: "mono cut", title: plain(session.session_id) },
+      link(made("session", [session.session_id]), plain(session.session_id)),
+    ),
+    h(
+      "td",
+      { class: "cut", title: plain(session.first_prompt ?? "").slice(0, 600) },
+      plain(session.first_prompt ?? session.name ?? ""),
+    ),
+    h("td", { class: "quiet cut", title: session.users.map(plain).join("\n") }, session.users.map(plain).join(", ")),
+    h("td", { class: "number", "data-name": "Turns" }, count(session.turns)),
+    h(
+      "td",
+      { class: `number ${session.failed_turns ? "bad" : "quiet nothing"}`, "data-name": "Failed" },
+      count(session.failed_turns),
+    ),
+    h(
+      "td",
+      { class: `number${session.tokens ? "" : " nothing"}`, "data-name": "Tokens" },
+      compact(session.tokens || null),
+    ),
+    h(
+      "td",
+      { class: `number${session.cost_usd == null ? " nothing" : ""}`, "data-name": "Cost" },
+      cost(session.cost_usd),
+    ),
+    h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)),
+  );
 }

@@ -4,7 +4,13 @@ import { h } from "./elements.js";
 import { ask } from "./ask.js";
 
 export function showLogin(again) {
-  const field = h("input", { id: "key", type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
+  const field = h("input", {
+    id: "key",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    spellcheck: "false",
+  });
   const said = h("p", { class: "bad", role: "alert" });
   async function submit(event) {
     event.preventDefault();
@@ -21,12 +27,21 @@ export function showLogin(again) {
     }
   }
   queueMicrotask(() => field.focus());
-  return h("section", { class: "state" }, h("h1", {}, "Log in with a key"),
+  return h(
+    "section",
+    { class: "state" },
+    h("h1", {}, "Log in with a key"),
     h("p", {}, "This collector has keys. One with the scope ", h("code", {}, "read"), " opens the page."),
-    h("form", { class: "login", on: { submit } }, h("label", { for: "key" }, "Key"), field,
-      h("button", { class: "primary" }, "Log in")),
+    h(
+      "form",
+      { class: "login", on: { submit } },
+      h("label", { for: "key" }, "Key"),
+      field,
+      h("button", { class: "primary" }, "Log in"),
+    ),
     said,
-    h("p", { class: "quiet" }, "An operator makes one with ", h("code", {}, "tracereel keys create --scope read"), "."));
+    h("p", { class: "quiet" }, "An operator makes one with ", h("code", {}, "tracereel keys create --scope read"), "."),
+  );
 }
 
 /** Whether the button to log out is there; remembered, because scripts cannot see the cookie. */

@@ -3,11 +3,26 @@
 import { button, h } from "./elements.js";
 import { colourOf, plain, signOf } from "./words.js";
 
-const KNOWN = new Set(["success", "failed", "error", "crashed", "partial_success", "retried", "running", "cancelled", "unknown"]);
+const KNOWN = new Set([
+  "success",
+  "failed",
+  "error",
+  "crashed",
+  "partial_success",
+  "retried",
+  "running",
+  "cancelled",
+  "unknown",
+]);
 
 export function badge(status) {
   const kind = KNOWN.has(status) ? status : "none";
-  return h("span", { class: `badge s-${kind}` }, h("i", { "aria-hidden": "true" }, signOf(status)), plain(status ?? "–").replaceAll("_", " "));
+  return h(
+    "span",
+    { class: `badge s-${kind}` },
+    h("i", { "aria-hidden": "true" }, signOf(status)),
+    plain(status ?? "–").replaceAll("_", " "),
+  );
 }
 
 export function agentName(name) {
@@ -32,14 +47,22 @@ function sameAs(element) {
 
 /** Replaces the content of an element and keeps focus, unfolded details and horizontal scrolling. */
 export function replace(place, ...made) {
-  const scrolledTo = new Map([...place.querySelectorAll(".scroll-x")].map((each) => [each.getAttribute("aria-label"), each.scrollLeft]));
-  const focused = place.contains(document.activeElement) && place !== document.activeElement ? document.activeElement : null;
+  const scrolledTo = new Map(
+    [...place.querySelectorAll(".scroll-x")].map((each) => [each.getAttribute("aria-label"), each.scrollLeft]),
+  );
+  const focused =
+    place.contains(document.activeElement) && place !== document.activeElement ? document.activeElement : null;
   const nth = focused && [...place.querySelectorAll(focused.tagName)].filter(sameAs(focused)).indexOf(focused);
-  const unfolded = new Map([...place.querySelectorAll("details")].map((each) => [each.firstChild.textContent, each.open]));
+  const unfolded = new Map(
+    [...place.querySelectorAll("details")].map((each) => [each.firstChild.textContent, each.open]),
+  );
   place.replaceChildren(...made);
-  for (const each of place.querySelectorAll("details")) each.open = unfolded.get(each.firstChild.textContent) ?? each.open;
-  for (const each of place.querySelectorAll(".scroll-x")) each.scrollLeft = scrolledTo.get(each.getAttribute("aria-label")) ?? 0;
-  if (focused) [...place.querySelectorAll(focused.tagName)].filter(sameAs(focused))[nth]?.focus({ preventScroll: true });
+  for (const each of place.querySelectorAll("details"))
+    each.open = unfolded.get(each.firstChild.textContent) ?? each.open;
+  for (const each of place.querySelectorAll(".scroll-x"))
+    each.scrollLeft = scrolledTo.get(each.getAttribute("aria-label")) ?? 0;
+  if (focused)
+    [...place.querySelectorAll(focused.tagName)].filter(sameAs(focused))[nth]?.focus({ preventScroll: true });
 }
 
 export function notice(kind, ...children) {

@@ -21,7 +21,10 @@ export function useKeys(keys) {
 }
 
 function typing(target) {
-  return target instanceof HTMLElement && (target.matches("input:not([type=range]), textarea, select") || target.isContentEditable);
+  return (
+    target instanceof HTMLElement &&
+    (target.matches("input:not([type=range]), textarea, select") || target.isContentEditable)
+  );
 }
 
 document.addEventListener("keydown", (event) => {
@@ -59,8 +62,19 @@ function byMeaning(keys) {
 }
 
 export function showHelp() {
-  const rows = (keys) => [...byMeaning(keys)].map(([what, names]) =>
-    h("div", {}, h("dt", {}, names.map((name, at) => [at > 0 && " or ", name.split(" ").map((key) => h("kbd", {}, SIGNS[key] ?? key))])), h("dd", {}, what)));
+  const rows = (keys) =>
+    [...byMeaning(keys)].map(([what, names]) =>
+      h(
+        "div",
+        {},
+        h(
+          "dt",
+          {},
+          names.map((name, at) => [at > 0 && " or ", name.split(" ").map((key) => h("kbd", {}, SIGNS[key] ?? key))]),
+        ),
+        h("dd", {}, what),
+      ),
+    );
   const dialog = h("dialog", { class: "help", "aria-label": "Keyboard shortcuts" },
     h("h2", {}, "Keys"), h("dl", {}, rows(own), rows(EVERYWHERE)),
     h("form", { method: "dialog" }, h("button", { class: "primary", autofocus: true }, "Close")));

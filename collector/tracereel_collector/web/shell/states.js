@@ -31,8 +31,15 @@ export function noData() {
 const LONG = 160;
 
 const TEXTS = {
-  away: ["The collector is unreachable", "It is not responding. Agents continue: they keep their events on disk and send them when it is back. This page retries by itself."],
-  slow: ["That took too long", "The query was stopped at its time or memory limit. A shorter window or one more filter makes it quick."],
+  away: [
+    "The collector is unreachable",
+    "It is not responding. Agents continue: they keep their events on disk and send them when it is back." +
+      " This page retries by itself.",
+  ],
+  slow: [
+    "That took too long",
+    "The query was stopped at its time or memory limit. A shorter window or one more filter makes it quick.",
+  ],
   scope: ["This key may not read", "Log in with a key that has the scope read."],
   missing: ["Not found", "It may not have been delivered yet, or it was deleted."],
   busy: ["Too many requests", "The collector is at its limit of concurrent requests. Try again in a moment."],

@@ -30,9 +30,11 @@ export function duration(ms) {
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
-const LONG_STEPS = [1, 2, 5, 10, 15, 30].map((each) => each * MINUTE).concat([1, 2, 3, 6, 12, 24].map((each) => each * HOUR));
+const LONG_STEPS = [1, 2, 5, 10, 15, 30]
+  .map((each) => each * MINUTE)
+  .concat([1, 2, 3, 6, 12, 24].map((each) => each * HOUR));
 
-/** A step between marks on a scale of time, at least `least` milliseconds: 1, 2, 5 of a unit, then whole minutes and hours. */
+/** A step between marks on a scale of time, at least `least` ms: 1, 2, 5 of a unit, then whole minutes and hours. */
 export function roundStep(least) {
   const long = least > 30_000 && LONG_STEPS.find((each) => each >= least);
   if (long) return long;
@@ -49,11 +51,23 @@ export function several(number, one, more = `${one}s`) {
 /** How often something happened, by the unit of time in which that is a number one can grasp. */
 export function rate(perMinute) {
   if (perMinute == null) return NONE;
-  const [value, unit] = perMinute >= 1 || perMinute === 0 ? [perMinute, "min"] : perMinute * 60 >= 1 ? [perMinute * 60, "h"] : [perMinute * 1440, "d"];
+  const [value, unit] =
+    perMinute >= 1 || perMinute === 0
+      ? [perMinute, "min"]
+      : perMinute * 60 >= 1
+        ? [perMinute * 60, "h"]
+        : [perMinute * 1440, "d"];
   return `${value >= 100 ? compact(value) : Number(value.toFixed(1))} /${unit}`;
 }
 
-const KINDS = { llm: "model call", tool: "tool call", retrieval: "search", agent: "agent", pipeline: "pipeline", span: "span of another instrumentation" };
+const KINDS = {
+  llm: "model call",
+  tool: "tool call",
+  retrieval: "search",
+  agent: "agent",
+  pipeline: "pipeline",
+  span: "span of another instrumentation",
+};
 
 /** What a step is, in words. */
 export function kindName(kind) {
@@ -118,7 +132,9 @@ const taken = remembered();
 function remembered() {
   try {
     const pairs = JSON.parse(localStorage.getItem("colours") ?? "[]");
-    return new Map(pairs.filter(([name, slot]) => typeof name === "string" && Number.isInteger(slot) && slot >= 0 && slot < COLOURS));
+    return new Map(
+      pairs.filter(([name, slot]) => typeof name === "string" && Number.isInteger(slot) && slot >= 0 && slot < COLOURS),
+    );
   } catch {
     return new Map();
   }
@@ -153,7 +169,10 @@ export function signOf(status) {
 
 /** Control characters made visible, and direction marks harmless. */
 export function plain(value) {
-  return String(value ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "␣");
+  return String(value ?? "").replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    "␣",
+  );
 }
 
 export function shortId(id) {
