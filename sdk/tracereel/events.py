@@ -5,73 +5,21 @@ A field that the sender cannot know is null; the schema says when. Unknown extra
 `docs/events.schema.json` is generated from these models, and the collector's decoder from that schema.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import Field
 
-EVENT_VERSION: Final = "1.0.0"
+from tracereel.event_envelope import EVENT_VERSION as EVENT_VERSION
+from tracereel.event_envelope import TRACE_ID_PATTERN as TRACE_ID_PATTERN
+from tracereel.event_envelope import Count, Name, Ratio, Timestamp, TraceId
+from tracereel.event_envelope import Envelope as Envelope
+
 CUSTOM_PREFIX: Final = "custom."
 SUMMARY_LIMIT: Final = 200
 """Maximum length of input and output summaries that the SDK writes, in characters."""
 
 RESERVED_FIELDS: Final = frozenset({"tenant", "sequence_number", "ingested_at"})
 """Fields that only the collector may set; values from senders are removed."""
-
-TRACE_ID_PATTERN: Final = r"^[A-Za-z0-9_.:-]{1,128}$"
-EVENT_VERSION_PATTERN: Final = r"^1(\.[0-9]+){1,2}$"
-
-
-def _utc(value: datetime) -> datetime:
-    """Treat a timestamp without a zone as UTC."""
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
-
-
-Timestamp = Annotated[datetime, AfterValidator(_utc)]
-TraceId = Annotated[str, Field(pattern=TRACE_ID_PATTERN)]
-OtelTraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-SpanId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-Name = Annotated[str, Field(min_length=1, max_length=256)]
-Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-class Envelope(BaseModel):
-    """Fields of every event: identity, place in the trace, ledger."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    event_id: Name
-    event_version: Annotated[str, Field(pattern=EVENT_VERSION_PATTERN)] = EVENT_VERSION
-    timestamp: Timestamp
-    trace_id: TraceId
-
-    otel_trace_id: OtelTraceId | None = None
-    """OpenTelemetry trace id of the event's span; derived from `trace_id` if absent."""
-    span_id: SpanId | None = None
-    parent_span_id: SpanId | None = None
-    session_id: str | None = None
-    service: str | None = None
-    user_id: str | None = None
-    execution_id: str | None = None
-    event_index: Count | None = None
-    """Number of this event in its execution, from 0."""
-
-    emitter_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """Id of the emitting process; `emitter_seq` numbers its events without gaps."""
-    emitter_seq: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
-    trace_seq: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
-    """Number of this event among those of its emitter for this trace."""
-    trace_event_count: Count | None = None
-    """Events its emitter recorded for the trace; set on the event that closes a run."""
-    hlc: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
-    """Hybrid logical clock in nanoseconds, 16 hex digits; increases along causality."""
-
-    span_name: str | None = None
-    """Name of the span. Closing events also have its start, end and attempt."""
-    span_start_unix_nano: Count | None = None
-    span_end_unix_nano: Count | None = None
-    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
 
 class AgentExecutionStarted(Envelope):
@@ -85,6 +33,8 @@ class AgentExecutionStarted(Envelope):
     input_type: str
     input_summary: str
     input_size_bytes: Count
+    input: Any = None
+    """Arguments by name."""
     llm_provider: str | None = None
     llm_model: str | None = None
     temperature: float | None = None
@@ -108,6 +58,8 @@ class AgentExecutionCompleted(Envelope):
     output_type: str
     output_summary: str
     output_size_bytes: Count
+    output: Any = None
+    """Result; of a generator what it yielded."""
     confidence: Ratio | None = None
     decision_type: str | None = None
     reasoning: str | None = None
@@ -238,6 +190,8 @@ class AgentPipelineStarted(Envelope):
     agent_sequence: list[str] | None = None
     sequence_length: Count | None = None
     user_prompt: str | None = None
+    input: Any = None
+    """Arguments by name."""
     user_timezone: str | None = None
     user_id: str | None = None
     parent_trace_id: TraceId | None = None
@@ -262,6 +216,8 @@ class AgentPipelineCompleted(Envelope):
     agents_failed: Count
     agents_retried: Count
     output_summary: str | None = None
+    output: Any = None
+    """Result; of a generator what it yielded."""
     final_confidence: Ratio | None = None
     agents_cancelled: Count | None = None
     agent_results: list[dict[str, Any]] | None = None
@@ -332,6 +288,8 @@ class AgentLlmCalled(EndedCall):
     """`success`, `failed` or `cancelled`."""
     duration_ms: Count
     time_to_first_token_ms: Count | None = None
+    tokens_per_second: float | None = None
+    """Tokens of the response per second of generation."""
     was_streamed: bool | None = None
     llm_tokens_used: Count | None = None
     llm_prompt_tokens: Count | None = None
@@ -345,6 +303,14 @@ class AgentLlmCalled(EndedCall):
     finish_reason: str | None = None
     input_messages: list[Any] | None = None
     output_messages: list[Any] | None = None
+    tool_definitions: list[Any] | None = None
+    """Tools that were offered to the model, as they were sent."""
+    request_parameters: dict[str, Any] | None = None
+    """Options of the request that are not content: `temperature`, `response_format` …"""
+    input_summary: str | None = None
+    """Text of the last message that was sent."""
+    output_summary: str | None = None
+    """Text of the response, else the names of the tools that it calls."""
     tool_call_ids: list[str] | None = None
 
 
@@ -376,6 +342,10 @@ class AgentStepCompleted(EndedCall):
     confidence: Ratio | None = None
     input_summary: str | None = None
     output_summary: str | None = None
+    input: Any = None
+    """Arguments by name."""
+    output: Any = None
+    """Result; of a generator what it yielded."""
     output_items: Count | None = None
     stage: str | None = None
 
@@ -391,6 +361,10 @@ class AgentRetrievalCompleted(EndedCall):
     result_count: Count | None = None
     documents: list[dict[str, Any]] | None = None
     """`id` and `score` of each document; null where unknown."""
+    input: Any = None
+    """Arguments by name."""
+    output: Any = None
+    """Result; of a generator what it yielded."""
     is_empty: bool | None = None
     degraded: bool = False
     """Whether the result is degraded: a source was unavailable or a limit was hit."""

@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from tracereel.events import EVENT_MODELS, EVENT_VERSION, CustomEvent, Envelope
+from tracereel.event_envelope import EVENT_VERSION, Envelope
+from tracereel.events import EVENT_MODELS, CustomEvent
 
 _NEVER_BY_US: Final = "Null only from other senders: the SDK always sets it."
 NULL_IF: Final[dict[str, str]] = {
@@ -41,6 +42,8 @@ NULL_IF: Final[dict[str, str]] = {
     "user_id": "the program did not give one",
     "final_outcome": "neither the program nor the result has one",
     "output_summary": "the pipeline did not return, or content is off",
+    "input": "content is off",
+    "output": "there is none, or content is off",
     "final_confidence": "neither the program, the result nor the last decision has one",
 }
 """Fields of the contract's eight types that may be null, and when."""

@@ -29,6 +29,16 @@ TAPE_RECORDED: Final = "agent.tape.recorded"
 CALLS: Final = frozenset({LLM_CALLED, TOOL_CALLED, STEP_COMPLETED, RETRIEVAL_COMPLETED})
 """Events that end a call inside of an agent."""
 
+CONTENT_FIELDS: Final = (
+    *("input_messages", "output_messages", "tool_definitions", "arguments", "result"),
+    *("input", "output", "content", "documents"),
+)
+"""Fields with whole inputs and outputs; large ones are at the end of an event's line."""
+CONTENT_BYTES: Final = "content_bytes"
+"""Field before large content: length of the JSON object of these fields."""
+LARGE_CONTENT: Final = 4_096
+"""Bytes of JSON above which content is large."""
+
 SUCCESS: Final = "success"
 PARTIAL_SUCCESS: Final = "partial_success"
 FAILED: Final = "failed"

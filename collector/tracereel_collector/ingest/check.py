@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
+from tracereel._redact.values import encode
 from tracereel.events import RESERVED_FIELDS, UnknownEventTypeError
+from tracereel.semconv import CONTENT_BYTES
 from tracereel_collector.auth.claims import EVENT_FIELD, refusal
 from tracereel_collector.ingest.decoders import EventDecoders
 from tracereel_collector.ingest.explain import explain_field, explain_line, json_name
@@ -102,7 +104,7 @@ class EventCheck:
                 event = self._decode(line)
                 typed = self._typed(line, event)
                 if self._redactor is not None and self._redactor.event(event):
-                    line = msgspec.json.encode(event)
+                    line = _encoded(event)
                     typed = self._typed(line, event)
                 _check_claim(event, tenant)
             except _EventRefusedError as no:
@@ -189,7 +191,7 @@ def _check_claim(event: dict[str, Any], tenant: str) -> None:
 def _mended(line: bytes, event: dict[str, Any]) -> bytes:
     """Return the line without repeated keys, line feeds and fields reserved for the collector."""
     if not OURS.isdisjoint(event):
-        return msgspec.json.encode({key: value for key, value in event.items() if key not in OURS})
+        return _encoded({key: value for key, value in event.items() if key not in OURS})
     # Cheap test: as many keys in the text as were decoded. White space may hide one from the count.
     keys = _count_keys(event) if _may_nest(line) else len(event)
     has_space = b"\n" in line or b"\r" in line or b"\t" in line or b" :" in line
@@ -197,8 +199,15 @@ def _mended(line: bytes, event: dict[str, Any]) -> bytes:
         return line
     if _repeats_keys(line):
         # Of repeated keys the engine uses the first, msgspec the last.
-        return msgspec.json.encode(event)
+        return _encoded(event)
     return b" ".join(line.splitlines())
+
+
+def _encoded(event: dict[str, Any]) -> bytes:
+    """Return a changed event as a line; the length of its large content is that of the new one."""
+    if CONTENT_BYTES not in event:
+        return msgspec.json.encode(event)
+    return encode({key: value for key, value in event.items() if key != CONTENT_BYTES})
 
 
 def _explained(decoder: "msgspec.json.Decoder[Any]", line: bytes, event: dict[str, Any]) -> Any:

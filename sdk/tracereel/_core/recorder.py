@@ -186,12 +186,12 @@ class Recorder:
     def _store(
         self, events: list[Event], trace: TraceState | None, closes_run: bool | None
     ) -> bool:
-        bodies = [values.encode(event) for event in events]
-        reason = self._spool.append_all(bodies, trace, closes_run=closes_run)
+        lines = [values.encode_line(event) for event in events]
+        reason = self._spool.append_all(lines, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
         else:
-            self.drop(reason, len(bodies))
+            self.drop(reason, len(lines))
         return reason is None
 
     def whereabouts(self, event: Event, *, is_spooled: bool, stored_within: float) -> Emitted:

@@ -48,8 +48,8 @@ class Held(values.EncodedEvent):
 
     __slots__ = ("closes_run", "trace")
 
-    def __init__(self, body: bytes, trace: TraceState, *, closes_run: bool) -> None:
-        super().__init__(body)
+    def __init__(self, line: values.Line, trace: TraceState, *, closes_run: bool) -> None:
+        super().__init__(line)
         self.trace = trace
         self.closes_run = closes_run
 
@@ -173,10 +173,10 @@ class Sampler:
     def _hold(
         self, waiting: _HeldEvents, event: dict[str, Any], trace: TraceState, *, closes_run: bool
     ) -> None:
-        held = Held(values.encode(event), trace, closes_run=closes_run)
+        held = Held(values.encode_line(event), trace, closes_run=closes_run)
         waiting.events.append(held)
         self.held_events += 1
-        self._grow(waiting, len(held.body))
+        self._grow(waiting, held.line.size)
         while waiting.size > self._max_trace_bytes or len(waiting.events) > self._max_trace_events:
             self._drop_oldest(waiting)
 
@@ -209,7 +209,7 @@ class Sampler:
     def _take(self, waiting: _HeldEvents) -> Held:
         held = waiting.events.popleft()
         self.held_events -= 1
-        self._grow(waiting, -len(held.body))
+        self._grow(waiting, -held.line.size)
         return held
 
     def _grow(self, waiting: _HeldEvents, size: int) -> None:

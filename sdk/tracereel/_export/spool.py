@@ -13,6 +13,7 @@ An emitter is one process (a forked child is another). Its events are numbered `
 2, … without gaps, in file order: numbering and writing happen under one lock, and only a
 successful write uses up a number.
 
+- Large content is at the end of its line, after `content_bytes`; the numbers are before it.
 - One event is one line, written by a single `write` to a file opened with O_APPEND, not synced:
   it survives a killed process, but not a power failure.
 - A line without a newline is a partial write. The writer truncates it, or starts a new segment;
@@ -44,6 +45,7 @@ from tracereel._export.memory_segments import SEGMENT_BYTES as MEMORY_SEGMENT_BY
 from tracereel._export.memory_segments import MemorySegments
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
+from tracereel._redact.values import Line
 from tracereel._runtime import gevent_compat
 from tracereel._runtime.clock import sortable_id
 
@@ -62,7 +64,7 @@ _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 
 
-Draft = tuple[list[bytes], TraceState | None, bool | None]
+Draft = tuple[list[Line], TraceState | None, bool | None]
 """Encoded events, their trace, and whether the last one closes the run.
 
 None: rewrite the closing count if the run is already closed.
@@ -185,13 +187,13 @@ class Spool:
         self, event: dict[str, Any], trace: TraceState | None, *, closes_run: bool | None
     ) -> str | None:
         """Number and write an event; return None, or the reason why it was dropped."""
-        return self._append(([values.encode(event)], trace, closes_run))
+        return self._append(([values.encode_line(event)], trace, closes_run))
 
     def append_all(
-        self, bodies: list[bytes], trace: TraceState | None, *, closes_run: bool | None
+        self, lines: list[Line], trace: TraceState | None, *, closes_run: bool | None
     ) -> str | None:
         """Number and write consecutive JSON events in one write; all of them or none."""
-        return self._append((bodies, trace, closes_run))
+        return self._append((lines, trace, closes_run))
 
     def _append(self, draft: Draft) -> str | None:
         with self._lock:
@@ -216,10 +218,10 @@ class Spool:
         return reason
 
     def _write(
-        self, bodies: list[bytes], trace: TraceState | None, closes_run: bool | None
+        self, drafts: list[Line], trace: TraceState | None, closes_run: bool | None
     ) -> str | None:
-        count = len(bodies)
-        coming = len(bodies[0]) if count == 1 else sum(map(len, bodies))
+        count = len(drafts)
+        coming = sum([len(head) + len(tail) for head, tail in drafts])
         filled = self._segment_size
         if self._foreign_bytes + self._closed_bytes + filled + coming > self._max_bytes:
             return SPOOL_FULL
@@ -233,7 +235,7 @@ class Spool:
                 return SPOOL_ERROR
         again = closes_run is None and trace is not None and trace.told
         closes = again or closes_run is True
-        lines = self._lines(bodies, trace, closes)
+        lines = self._lines(drafts, trace, closes)
         size = len(lines)
         entry = self._inflight = (
             trace,
@@ -276,9 +278,9 @@ class Spool:
             # A partial line: readers ignore it at the end of a segment, so close this segment.
             self._close_segment()
 
-    def _lines(self, bodies: list[bytes], trace: TraceState | None, closes_run: bool) -> bytes:
-        """Append the numbers to encoded events; cheaper than encoding under the lock."""
-        number, signature, last, place = self._sequence, self._signature, "}", 0
+    def _lines(self, drafts: list[Line], trace: TraceState | None, closes_run: bool) -> bytes:
+        """Add the numbers to encoded events; cheaper than encoding under the lock."""
+        number, signature, last, place = self._sequence, self._signature, "", 0
         if trace is not None:
             if trace.emitter_id != self.emitter_id:
                 # After a fork or a new configuration, the count of a trace restarts.
@@ -286,17 +288,17 @@ class Spool:
                 trace.recorded = 0
             place = trace.recorded
             if closes_run:
-                last = f',"trace_event_count":{place + len(bodies)}}}'
+                last = f',"trace_event_count":{place + len(drafts)}'
         pieces: list[bytes] = []
-        for body in bodies:
+        for head, tail in drafts:
             number += 1
             told = f"{signature}{number}"
             if trace is not None:
                 place += 1
                 told = f'{told},"trace_seq":{place}'
-            # Replace the closing brace of the body.
-            pieces += (body[:-1], told.encode(), b"}\n")
-        pieces[-1] = f"{last}\n".encode()
+            pieces += (head, told.encode(), tail, b"\n")
+        if last:
+            pieces[-3] += last.encode()
         return b"".join(pieces)
 
     def _sign(self, emitter_id: str) -> None:

@@ -193,7 +193,8 @@ class SpoolReader:
     def _lines_here(self, max_bytes: int, max_lines: int) -> list[bytes]:
         data = self._data_here(max_bytes)
         if len(data) == max_bytes and b"\n" not in data:
-            data = self._data_here(MAX_LINE_BYTES)
+            # One event is longer than a batch: it is sent alone.
+            data, max_lines = self._data_here(MAX_LINE_BYTES), 1
         whole = data.split(b"\n")[:-1]
         return [line + b"\n" for line in whole[:max_lines]]
 

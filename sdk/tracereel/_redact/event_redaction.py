@@ -27,6 +27,7 @@ CONTENT: Final[dict[str, str | None]] = {
     **dict.fromkeys(("input_messages", "output_messages", "cache_hit_key"), None),
     **dict.fromkeys(("fallback_output_summary", "degraded_reason"), None),
     **dict.fromkeys(("arguments_text", "tool_error", "citations", "approval"), None),
+    **dict.fromkeys(("input", "output", "tool_definitions", "request_parameters"), None),
 }
 """Fields with inputs and outputs of agents → their values without content."""
 ERRORS: Final = ("original_error", "primary_error")

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from tracereel._redact.text_limits import Cut as Cut
 from tracereel._redact.text_limits import about_cut as about_cut
 from tracereel._redact.text_limits import text as text
 from tracereel._runtime import guard
-from tracereel.semconv import SUMMARY_LIMIT
+from tracereel.semconv import CONTENT_BYTES, CONTENT_FIELDS, LARGE_CONTENT, SUMMARY_LIMIT
 
 MAX_INTEGER: Final = 2**63 - 1
 CYCLE: Final = "<cycle>"
@@ -41,22 +41,54 @@ _encoder: Final = msgspec.json.Encoder()
 class EncodedEvent(dict[str, Any]):
     """Event that is already encoded as JSON; as a dictionary it is empty."""
 
-    __slots__ = ("body",)
+    __slots__ = ("line",)
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, line: "Line") -> None:
         super().__init__()
-        self.body = body
+        self.line = line
+
+
+class Line(NamedTuple):
+    """Event as JSON, cut where further fields may be added: before large content."""
+
+    head: bytes
+    """Opening brace and facts."""
+    tail: bytes
+    """Large content, and the closing brace."""
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self.head) + len(self.tail)
 
 
 def encode(event: dict[str, Any]) -> bytes:
     """Return an event as one line of strict JSON (no newline); NaN becomes null."""
+    return b"".join(encode_line(event))
+
+
+def encode_line(event: dict[str, Any]) -> Line:
+    """Return an event as JSON with large content at the end, after `content_bytes`."""
     if isinstance(event, EncodedEvent):
-        return event.body
+        return event.line
+    body = _encoded(event)
+    if len(body) > LARGE_CONTENT:
+        content = {name: event[name] for name in CONTENT_FIELDS if event.get(name) is not None}
+        written = _encoded(content) if content else b""
+        if len(written) > LARGE_CONTENT:
+            facts = {name: value for name, value in event.items() if name not in content}
+            facts.pop(CONTENT_BYTES, None)
+            tail = b',"%s":%d,%s' % (CONTENT_BYTES.encode(), len(written), written[1:])
+            return Line(_encoded(facts)[:-1], tail)
+    return Line(body[:-1], b"}")
+
+
+def _encoded(data: dict[str, Any]) -> bytes:
     try:
-        return _encoder.encode(event)
+        return _encoder.encode(data)
     except Exception as raised:  # noqa: BLE001 - lone surrogates, odd types: converted below
         guard.pass_on(raised)
-        return _encoder.encode(plain(event, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
+        return _encoder.encode(plain(data, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
 
 
 def label(value: Any, limit: int = SHORT_LIMIT) -> str | None:

@@ -1,7 +1,7 @@
 """Delivery delay and closed runs, measured by the delivery thread.
 
-Nothing is measured when an event is recorded. Each line ends with its clock and numbers. Delays are
-sampled: one line represents its neighbours.
+Nothing is measured when an event is recorded. Each line ends with its clock and numbers, or has them
+before large content. Delays are sampled: one line represents its neighbours.
 """
 
 import time
@@ -21,7 +21,8 @@ _CLOCK: Final = b'"hlc":"'
 _CLOCK_DIGITS: Final = 16
 _CLOSES: Final = b'"trace_event_count":'
 _TAIL: Final = 48
-"""Bytes at the end of a line that are searched for the closing count."""
+"""Bytes at the end of the facts that are searched for the closing count."""
+_CONTENT: Final = f',"{semconv.CONTENT_BYTES}":'.encode()
 _FAILURES: Final = (semconv.EXECUTION_FAILED, semconv.EXECUTION_CANCELLED)
 _FAILED: Final = (semconv.FAILED, semconv.CANCELLED)
 
@@ -65,9 +66,19 @@ def look_at(lines: Sequence[bytes], *, now_ns: int | None = None) -> Answered:
         if moment is not None:
             # A hybrid logical clock may be slightly ahead.
             delays.append((max(0, now - moment) / 1e9, following - first))
-    endings = [_ending(line) for line in lines if line.find(_CLOSES, -_TAIL) >= 0]
+    endings = [_ending(line) for line in lines if _closes(line)]
     succeeded = sum([ending.succeeded for ending in endings])
     return Answered(tuple(delays), len(endings), succeeded)
+
+
+def _closes(line: bytes) -> bool:
+    end = _end_of_facts(line)
+    return line.find(_CLOSES, max(0, end - _TAIL), end) >= 0
+
+
+def _end_of_facts(line: bytes) -> int:
+    end = line.find(_CONTENT) if len(line) > semconv.LARGE_CONTENT else -1
+    return len(line) if end < 0 else end
 
 
 def _ending(line: bytes) -> _Ending:
@@ -78,7 +89,7 @@ def _ending(line: bytes) -> _Ending:
 
 
 def _moment(line: bytes) -> int | None:
-    begin = line.rfind(_CLOCK) + len(_CLOCK)
+    begin = line.rfind(_CLOCK, 0, _end_of_facts(line)) + len(_CLOCK)
     try:
         return int(line[begin : begin + _CLOCK_DIGITS], 16)
     except ValueError:

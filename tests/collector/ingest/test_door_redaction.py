@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.contract import example
 from tests.support.secret_samples import CORPUS, leaks
+from tracereel._redact import values
 from tracereel_collector.ingest.check import EventCheck
 from tracereel_collector.ingest.otlp import OtlpCheck
 from tracereel_collector.ingest.otlp_schema import TRACES
@@ -77,6 +78,22 @@ def test_event_without_secrets_is_stored_byte_for_byte(redactor):
     checked = door.check([line], tenant="default")
 
     assert checked.lines == [line]
+
+
+def test_redacted_content_is_last_with_its_new_length(redactor):
+    door = EventCheck(max_event_bytes=1 << 20, redactor=redactor)
+    said = "write to jane.doe@example.com, " + "please " * 1000
+    line = values.encode({**COMPLETED, "output": {"text": said}})
+
+    (kept,) = door.check([line], tenant="default").lines
+
+    facts, _, content = kept.partition(b',"content_bytes":')
+    length, _, fields = content.partition(b",")
+    assert json.loads(facts + b"}") == COMPLETED
+    assert json.loads(b"{" + fields)["output"]["text"] == said.replace(
+        "jane.doe@example.com", "[redacted:email]"
+    )
+    assert int(length) == len(fields) + 1
 
 
 def any_value(sample, depth):

@@ -332,7 +332,10 @@ def test_our_own_errors_never_reach_the_program(
     """The call returns even if everything of ours fails, and swallowed errors are counted."""
     monkeypatch.delenv("TRACEREEL_RAISE_INTERNAL_ERRORS")
     tracereel.configure(endpoint=sink.url, registry=registry)
-    for name in ("tracereel._redact.values.encode", "tracereel._telemetry.metrics.Metrics.observe"):
+    for name in (
+        "tracereel._redact.values.encode_line",
+        "tracereel._telemetry.metrics.Metrics.observe",
+    ):
         monkeypatch.setattr(name, lambda *_: 1 / 0)
     assert agent(4) == 4
     monkeypatch.setattr("tracereel._telemetry.spans.Spans.start", lambda *_: 1 / 0)

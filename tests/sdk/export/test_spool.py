@@ -14,6 +14,7 @@ from tests.sdk.conftest import spool_files
 from tracereel._export.spool import SPOOL_ERROR, SPOOL_FULL, EmitterLock, Spool, segment_path
 from tracereel._export.spool_reader import SpoolReader, dead_emitters
 from tracereel._export.trace_state import TraceState
+from tracereel._telemetry.delivery_slo import look_at
 
 
 def make(directory: Path, **options: Any) -> Spool:
@@ -219,6 +220,42 @@ def test_a_line_larger_than_a_batch_is_read_whole(tmp_path: Path) -> None:
     batch = SpoolReader(spool.directory, str(spool.emitter_id)).read(max_bytes=1000)
     assert batch is not None
     assert len(json.loads(batch.lines[0])["text"]) == 5000
+
+
+def test_a_line_larger_than_a_batch_is_sent_alone(tmp_path: Path) -> None:
+    spool = make(tmp_path)
+    for size in (10, 5000, 10, 10):
+        spool.append({"text": "x" * size}, None, closes_run=False)
+    outbox = SpoolReader(spool.directory, str(spool.emitter_id))
+    batches = []
+    while (batch := outbox.read(max_bytes=1000)) is not None:
+        batches.append([len(json.loads(line)["text"]) for line in batch.lines])
+        outbox.settle(batch.lines)
+    assert batches == [[10], [5000], [10, 10]]
+
+
+def test_the_numbers_of_an_event_are_before_its_large_content(tmp_path: Path) -> None:
+    spool, trace = make(tmp_path), TraceState("t", "r")
+    event = {"hlc": "0" * 16, "result": "x" * 5000, "status": "success"}
+    spool.append(event, trace, closes_run=True)
+    spool.append({"result": "short"}, None, closes_run=False)
+    batch = SpoolReader(spool.directory, str(spool.emitter_id)).read()
+    assert batch is not None
+    large, small = batch.lines
+    facts, _, content = large.partition(b',"content_bytes":')
+    length, _, fields = content.partition(b",")
+    assert json.loads(facts + b"}") == {
+        "hlc": "0" * 16,
+        "status": "success",
+        "emitter_id": spool.emitter_id,
+        "emitter_seq": 1,
+        "trace_seq": 1,
+        "trace_event_count": 1,
+    }
+    assert json.loads(b"{" + fields) == {"result": "x" * 5000}
+    assert int(length) == len(b"{" + fields.rstrip())
+    assert json.loads(small)["result"] == "short"
+    assert look_at(batch.lines).runs_closed == 1
 
 
 def test_a_living_emitter_is_not_adopted_and_a_closed_one_is(tmp_path: Path) -> None:
