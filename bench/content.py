@@ -1,0 +1,174 @@
+"""Measure the bytes of conversations: sent, in the spool, on the wire and on disk.
+
+    python bench/content.py [--turns 20,50,200] [--chars 1000] [--batch 20]
+
+Every call of a conversation sends its whole history. `run`: all calls in one run; `session`: a run for
+each call. `last` is the size of the last request, `sent` that of all. `disk` is what the tables of the
+store take (active parts of all tables, indexes included), before and after their parts are merged.
+`wire` is the spool's content as gzip, which the SDK uses for other machines. The goal is at most
+1.3 times the last request plus 1.5 KB an event (`goal`).
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import tracereel
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.support.engine_store import store_of_its_own
+from tests.support.ingest_sink import IngestSink
+from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.tables import stored_bytes, stored_tables
+
+WORDS = 20_000
+"""Size of the vocabulary; the texts compress to about 60 %, so repetition is what can be saved."""
+
+
+def texts(chars: int) -> Any:
+    """Return a function that makes texts of about this length."""
+    source = random.Random(7)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(source.choices(letters, k=source.randint(2, 10))) for _ in range(WORDS)]
+    return lambda: " ".join(source.choices(words, k=chars // 7))
+
+
+@tracereel.traced_llm("model", provider="bench")
+def ask(messages: list[dict[str, str]]) -> str:  # noqa: ARG001 - recorded
+    """Take the next answer from the script."""
+    return SCRIPT.pop(0)
+
+
+@tracereel.traced_agent("assistant")
+def turn(messages: list[dict[str, str]], session_id: str) -> int:  # noqa: ARG001 - recorded
+    """Ask the model once."""
+    said = ask(messages)
+    messages.append({"role": "assistant", "content": said})
+    return len(said)
+
+
+@tracereel.traced_agent("assistant")
+def conversation(talk: list[str], session_id: str) -> int:
+    """Ask the model about every text, as an agent loop does."""
+    return len(
+        talk_through(
+            talk,
+            session_id,
+            lambda messages, _: messages.append({"role": "assistant", "content": ask(messages)}),
+        )
+    )
+
+
+SCRIPT: list[str] = []
+RECEIVED = time.time_ns()
+
+
+def talk_through(talk: list[str], session_id: str, step: Any) -> list[dict[str, str]]:
+    """Run one conversation and return its messages."""
+    messages = [{"role": "system", "content": talk[0]}]
+    for said in talk[1:]:
+        messages.append({"role": "user", "content": said})
+        step(messages, session_id)
+    return messages
+
+
+def program(url: str, form: str, turns: int, chars: int) -> None:
+    """Have one conversation and print the size of its requests as JSON."""
+    made = texts(chars)
+    SCRIPT.extend(made() for _ in range(turns))
+    talk = [made() for _ in range(turns + 1)]
+    sizes: list[int] = []
+    tracereel.configure(endpoint=url, max_spool_bytes=1 << 30)
+    session = f"bench-{uuid.uuid4().hex}"
+    history: list[dict[str, str]] = [{"role": "system", "content": talk[0]}]
+    for asked, answered in zip(talk[1:], SCRIPT, strict=True):
+        history.append({"role": "user", "content": asked})
+        sizes.append(len(json.dumps(history).encode()))
+        history.append({"role": "assistant", "content": answered})
+    if form == "run":
+        conversation(talk, session)
+    else:
+        talk_through(talk, session, turn)
+    tracereel.flush(60.0)
+    print(json.dumps({"last": sizes[-1], "sent": sum(sizes)}))
+
+
+def insert(store: ClickHouseStore, lines: list[bytes], first: int) -> None:
+    """Store events as one batch."""
+    body = QueuedBody(
+        id=first,
+        kind=Kind.EVENTS,
+        tenant="default",
+        first_sequence_number=first,
+        records=len(lines),
+        received_unix_nano=RECEIVED + first,
+        data=b"\n".join(lines),
+    )
+    store.insert(Kind.EVENTS, [body], token=uuid.uuid4().hex)
+
+
+def measured(form: str, turns: int, chars: int, batch: int) -> dict[str, float]:
+    """Return the row of one conversation."""
+    with tempfile.TemporaryDirectory() as folder, IngestSink() as sink:
+        words = [sys.executable, __file__, "--program", sink.url, "--form", form]
+        words += ["--turns", str(turns), "--chars", str(chars)]
+        env = {**os.environ, "TRACEREEL_SPOOL_DIR": folder, "TRACEREEL_EVENT_LOGS": "off"}
+        env["TRACEREEL_COMPRESSION"] = "none"
+        found = json.loads(subprocess.run(words, check=True, capture_output=True, env=env).stdout)
+        bodies = [each.lines for each in sink.requests if each.path.startswith("/v1/events")]
+    lines = [line for body in bodies for line in body]
+    wire = sum(len(gzip.compress(b"\n".join(body), 1)) for body in bodies)
+    with store_of_its_own() as store:
+        for first in range(0, len(lines), batch):
+            insert(store, lines[first : first + batch], first + 1)
+        fresh = stored_bytes(store)
+        for table in stored_tables(store):
+            store.command(f"OPTIMIZE TABLE `{table.name}` FINAL")
+        disk = stored_bytes(store)
+    goal = 1.3 * found["last"] + 1_500 * len(lines)
+    spool = sum(len(line) + 1 for line in lines)
+    row = {"turns": turns, "events": len(lines), **found, "spool": spool, "wire": wire}
+    return {**row, "disk": fresh, "merged": disk, "goal": goal, "merged/last": disk / found["last"]}
+
+
+def main() -> None:
+    """Run the benchmark and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", default="20,50,200")
+    parser.add_argument("--chars", type=int, default=1_000, help="characters of a message")
+    parser.add_argument("--batch", type=int, default=20, help="events that are stored together")
+    parser.add_argument("--program", metavar="URL", help=argparse.SUPPRESS)
+    parser.add_argument("--form", default="run", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.program:
+        program(args.program, args.form, int(args.turns), args.chars)
+        return
+    for form in ("run", "session"):
+        rows = [
+            measured(form, int(turns), args.chars, args.batch) for turns in args.turns.split(",")
+        ]
+        print(f"{form:8}" + " ".join(f"{name:>12}" for name in rows[0]))
+        for row in rows:
+            print(
+                " " * 8
+                + " ".join(
+                    f"{value:12,.2f}"
+                    if isinstance(value, float) and value < 100
+                    else f"{value:12,.0f}"
+                    for value in row.values()
+                )
+            )
+
+
+if __name__ == "__main__":
+    main()
