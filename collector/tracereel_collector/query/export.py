@@ -68,7 +68,7 @@ TABLES: Final = {
     ),
     "spans": ExportStream(
         table="whole_spans",
-        rows="SELECT * EXCEPT (Told) FROM whole_spans",
+        rows="SELECT * EXCEPT (Told, ShortAttributes) FROM whole_spans",
         tenant="TenantId",
         key=("TraceId", "SpanId", "Source"),
         types=("String", "String", "String"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.costs import COST
+from tracereel_collector.store.dialects.own import attributes_with
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
@@ -238,7 +239,8 @@ def _add_attributes(made: FilterSql, attributes: Iterable[tuple[str, str]]) -> N
     _few("attribute", attributes, MAX_WORDS)
     for number, (key, value) in enumerate(attributes):
         name = f"attribute_{number}"
-        made.columns[name] = f"max(s.trace_id GLOBAL IN ({_WITH_ATTRIBUTE.replace('$', name)}))"
+        found = _WITH_ATTRIBUTE.replace("$", name) % attributes_with(value)
+        made.columns[name] = f"max(s.trace_id GLOBAL IN ({found}))"
         made.holds(name, **{f"{name}_key": key, f"{name}_value": value})
 
 
@@ -274,7 +276,7 @@ _WITH_ATTRIBUTE = """SELECT trace_id FROM agent_events
     UNION ALL
     SELECT TraceId FROM whole_spans
     WHERE TenantId = {tenant:String} AND toDate(IngestedAt) >= {first_day:Date}
-      AND (SpanAttributes[{$_key:String}] = {$_value:String}
+      AND (%s[{$_key:String}] = {$_value:String}
         OR ResourceAttributes[{$_key:String}] = {$_value:String})"""
 
 

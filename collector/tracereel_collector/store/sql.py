@@ -10,6 +10,7 @@ from string import Template
 
 from tracereel_collector.store import event_lines, otlp_signals, rollup_agents, rollups
 from tracereel_collector.store.dialects import columns, content, own
+from tracereel_collector.store.dialects.own import SHORT_VALUE
 
 MERGE_TREE_SETTINGS = (
     "non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1,"
@@ -29,6 +30,9 @@ CONTENT_CODEC = (
 )
 """Codec of a column with content: blocks as large as the window in which repetition is found."""
 
+INLINE_CONTENT = 4_096
+"""Maximum bytes of all attributes of a span whose long values stay among them."""
+
 _VALUES = {
     **event_lines.FRAGMENTS,
     **otlp_signals.FRAGMENTS,
@@ -40,6 +44,8 @@ _VALUES = {
     "merge_tree_settings": MERGE_TREE_SETTINGS,
     "content_settings": CONTENT_SETTINGS,
     "content_codec": CONTENT_CODEC,
+    "inline_content": INLINE_CONTENT,
+    "short_value": SHORT_VALUE,
     "max_unix_nano": "9223372036854775807",
 }
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.collector.store.conftest import insert_body
-from tests.collector.store.runs_to_find import NOW, at
+from tests.collector.store.runs_to_find import NOW, at, span, spans_request
 from tracereel_collector.model import Kind
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.export import Export, ExportSelection
@@ -60,6 +60,19 @@ def stored(store, tenant, table, columns):
         fmt="JSONCompactEachRow",
     )
     return [json.loads(row) for row in answer.splitlines()]
+
+
+@pytest.fixture
+def search(migrated, tenant):
+    """Return the ids of the runs that meet filters."""
+
+    def found(**filters):
+        window = parse_window(None, None, now=NOW)
+        question = SearchQuery(filters=TraceFilters(**filters), window=window)
+        answer = Search(migrated, lambda: NOW).answer(tenant, question)
+        return [each["trace_id"] for each in answer["traces"]]
+
+    return found
 
 
 def said(text, role="user"):
@@ -174,9 +187,7 @@ def test_repeated_history_takes_almost_no_space(lines, migrated, tenant, sequenc
     assert int(size) < 4 * len(sent[-1]) < sum(map(len, sent)) / 5
 
 
-def test_words_of_new_messages_are_found_without_indexing_the_history_again(
-    lines, migrated, tenant
-):
+def test_words_of_new_messages_are_found_without_indexing_the_history_again(lines, search):
     talk = [said("beginning"), said("first reply", "assistant"), said("zebra crossing")]
     filler = [said("y" * 3_000, "assistant"), said("walrus")]
     lines(
@@ -186,17 +197,9 @@ def test_words_of_new_messages_are_found_without_indexing_the_history_again(
             number=1,
         ),
     )
-    search = Search(migrated, lambda: NOW)
-
-    def found(words):
-        question = SearchQuery(
-            filters=TraceFilters(text=words), window=parse_window(None, None, now=NOW)
-        )
-        return [each["trace_id"] for each in search.answer(tenant, question)["traces"]]
-
     for words in ("beginning", "zebra crossing", "walrus", "ocelot"):
-        assert found(words) == ["talk"], words
-    assert found("dodo") == []
+        assert search(text=words) == ["talk"], words
+    assert search(text="dodo") == []
 
 
 def test_export_gives_whole_events(lines, migrated, tenant):
@@ -248,3 +251,40 @@ def test_jaeger_spans_have_the_content_of_their_event(lines, migrated, tenant):
     attributes = trace.spans[0].attributes
     assert attributes["gen_ai.input.messages"] == compact([said("hello")])
     assert attributes["gen_ai.output.messages"].endswith("… [12 bytes more]")
+
+
+def long_span(number, text, **attributes):
+    return span(number, name="chat m", **{"gen_ai.operation.name": "chat"}, **attributes) | {
+        "gen_ai.input.messages": compact([said(text)])
+    }
+
+
+def test_long_attributes_of_spans_are_stored_apart_and_read_as_before(
+    spans, migrated, tenant, search
+):
+    text = "walrus " * 1_000
+    spans(spans_request(long_span(1, text, short="kept"), long_span(2, "small", note="n" * 150)))
+
+    rows = migrated.select(
+        "SELECT SpanId, mapKeys(ContentAttributes) FROM otel_spans WHERE TenantId = {tenant:String}"
+        " ORDER BY SpanId",
+        {"tenant": tenant},
+        fmt="JSONCompactEachRow",
+    )
+    assert [json.loads(row)[1] for row in rows.splitlines()] == [["gen_ai.input.messages"], []]
+    found = RunReader(migrated).read(tenant, OTEL, whole=True).spans
+    attributes = json.loads(found[0].attributes)
+    assert attributes["gen_ai.input.messages"] == compact([said(text)])
+    assert attributes["short"] == "kept"
+    (trace,) = Jaeger(migrated, lambda: NOW).traces(tenant, [OTEL])
+    assert trace.spans[0].attributes["gen_ai.input.messages"] == compact([said(text)])
+    public = migrated.select(
+        "SELECT SpanAttributes['gen_ai.input.messages'] FROM otel_traces"
+        " WHERE TenantId = {tenant:String} AND SpanAttributes['short'] = 'kept'",
+        {"tenant": tenant},
+        fmt="JSONCompactEachRow",
+    )
+    assert json.loads(public) == [compact([said(text)])]
+    assert search(text="walrus") == search(attributes=(("short", "kept"),)) == [OTEL]
+    assert search(attributes=(("note", "n" * 150),)) == [OTEL]
+    assert search(attributes=(("gen_ai.input.messages", compact([said(text)])),)) == [OTEL]

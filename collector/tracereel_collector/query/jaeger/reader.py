@@ -30,6 +30,7 @@ from tracereel_collector.query.jaeger.rows import (
     mark_open,
 )
 from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
+from tracereel_collector.store.dialects.own import attributes_with
 from tracereel_collector.store.sql import query
 
 MAX_NAMES = 10_000
@@ -235,7 +236,7 @@ def span_tags(tags: Mapping[str, str]) -> str:
     for number, (key, value) in enumerate(tags.items()):
         inside = _entry("m", number, value)
         ways = [
-            _entry("SpanAttributes", number, value),
+            _entry(attributes_with(value), number, value),
             _entry("ResourceAttributes", number, value),
             f"arrayExists(m -> {inside}, `Events.Attributes`)",
         ]

@@ -135,8 +135,15 @@ _BASE: Final = (
     *("Links.TraceId", "Links.SpanId", "Links.TraceState", "Links.Attributes"),
     *("TenantId", "SequenceNumber", "Position", "IngestedAt", "Source"),
 )
-SPAN_COLUMNS: Final = ", ".join(f"`{name}`" for name in (*_BASE, *COLUMNS, "AttributeTypes"))
-"""Columns of `otel_spans`, in table order."""
+SHORT_VALUE: Final = 100
+"""Maximum bytes of an attribute that is never stored among the content of its span."""
+_WHOLE: Final = {
+    "SpanAttributes": "mapConcat(otel_spans.SpanAttributes, otel_spans.ContentAttributes) AS SpanAttributes"
+}
+SPAN_COLUMNS: Final = ", ".join(
+    _WHOLE.get(name, f"`{name}`") for name in (*_BASE, *COLUMNS, "AttributeTypes")
+)
+"""Columns of `otel_spans`, in table order, with all attributes in one."""
 _TYPED: Final = ", ".join(
     (
         *(f"`{name}`" for name in _BASE),
@@ -145,6 +152,11 @@ _TYPED: Final = ", ".join(
         "AttributeTypes",
     )
 )
+
+
+def attributes_with(value: str) -> str:
+    """Return the column of `whole_spans` that has attributes of this length."""
+    return "ShortAttributes" if len(value.encode()) <= SHORT_VALUE else "SpanAttributes"
 
 
 def _sources() -> dict[str, list[tuple[str, str]]]:

@@ -25,7 +25,7 @@ SELECT
     ErrorType,
     SessionId,
     UserId,
-    if({with_attributes:Bool}, toJSONString(SpanAttributes), '') AS attributes,
+    if({with_attributes:Bool}, toJSONString(mapConcat(SpanAttributes, ContentAttributes)), '') AS attributes,
     length(`Events.Name`) AS event_count
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'

@@ -14,7 +14,8 @@ FROM
         toFloat64(ifNull(duration_ms, 0)) AS took_ms,
         llm_tokens_used AS tokens,
         llm_cost_usd AS cost_usd,
-        leftUTF8(if(kind = 'tool', JSONExtractRaw(payload, 'arguments'), ''), {text:UInt32}) AS asked,
+        leftUTF8(multiIf(kind != 'tool', '', JSONHas(payload, 'arguments'), JSONExtractRaw(payload, 'arguments'),
+            JSONExtractString(payload, 'input_summary')), {text:UInt32}) AS asked,
         leftUTF8(if(kind = 'tool', if(JSONExtractString(payload, 'result_summary') != '',
             JSONExtractString(payload, 'result_summary'), JSONExtract(payload, 'result', 'String')),
             JSONExtractString(payload, 'output_summary')), {text:UInt32}) AS answered,
@@ -25,6 +26,7 @@ FROM
     ORDER BY hlc, sequence_number
     LIMIT 1 BY event_id
     UNION ALL
+    WITH mapConcat(SpanAttributes, ContentAttributes) AS said
     SELECT
         TraceId,
         toUInt64(toUnixTimestamp64Nano(Timestamp) + Duration),
@@ -37,12 +39,25 @@ FROM
         Duration / 1000000,
         TotalTokens,
         CostUsd,
-        leftUTF8(arrayFirst(v -> v != '', arrayMap(k -> SpanAttributes[k],
-            ['gen_ai.tool.call.arguments', 'input.value', 'gen_ai.input.messages', 'traceloop.entity.input',
-             'gen_ai.prompt.0.content', 'gen_ai.prompt', 'llm.input_messages.0.message.content'])), {text:UInt32}),
-        leftUTF8(arrayFirst(v -> v != '', arrayMap(k -> SpanAttributes[k],
-            ['gen_ai.tool.call.result', 'output.value', 'gen_ai.output.messages', 'traceloop.entity.output',
-             'gen_ai.completion.0.content', 'gen_ai.completion', 'llm.output_messages.0.message.content'])), {text:UInt32}),
+        -- No lambda: it would copy the attributes for each name.
+        leftUTF8(multiIf(
+            said['gen_ai.tool.call.arguments'] != '', said['gen_ai.tool.call.arguments'],
+            said['input.value'] != '', said['input.value'],
+            said['gen_ai.input.messages'] != '', said['gen_ai.input.messages'],
+            said['traceloop.entity.input'] != '', said['traceloop.entity.input'],
+            said['gen_ai.prompt.0.content'] != '', said['gen_ai.prompt.0.content'],
+            said['gen_ai.prompt'] != '', said['gen_ai.prompt'],
+            said['llm.input_messages.0.message.content'] != '', said['llm.input_messages.0.message.content'],
+            ''), {text:UInt32}),
+        leftUTF8(multiIf(
+            said['gen_ai.tool.call.result'] != '', said['gen_ai.tool.call.result'],
+            said['output.value'] != '', said['output.value'],
+            said['gen_ai.output.messages'] != '', said['gen_ai.output.messages'],
+            said['traceloop.entity.output'] != '', said['traceloop.entity.output'],
+            said['gen_ai.completion.0.content'] != '', said['gen_ai.completion.0.content'],
+            said['gen_ai.completion'] != '', said['gen_ai.completion'],
+            said['llm.output_messages.0.message.content'] != '', said['llm.output_messages.0.message.content'],
+            ''), {text:UInt32}),
         0
     FROM otel_spans
     WHERE TenantId = {tenant:String} AND TraceId IN {otel_runs:Array(String)} AND Source = 'otlp'

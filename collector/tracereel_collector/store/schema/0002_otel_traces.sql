@@ -162,7 +162,9 @@ CREATE TABLE otel_spans
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
     Source LowCardinality(String) COMMENT 'otlp, or event: derived from the event that closed it',
     $canonical_definitions,
-    AttributeTypes Map(LowCardinality(String), UInt8) CODEC(ZSTD(1))
+    AttributeTypes Map(LowCardinality(String), UInt8) CODEC(ZSTD(1)),
+    ContentAttributes Map(LowCardinality(String), String)
+        COMMENT 'long values of spans with more than 4 KiB of them' $content_codec
 )
 ENGINE = MergeTree
 PARTITION BY toDate(IngestedAt)
@@ -170,8 +172,20 @@ ORDER BY (TenantId, TraceId, Timestamp, SpanId)
 SETTINGS $merge_tree_settings;
 
 -- What the many dialects say about agents and models, in one form (`store/dialects`).
+-- Long values, mostly messages, are in a column of their own: calls of a trace repeat them, which a large
+-- window finds, and readers of other attributes need not decompress them (docs/adr/018).
 CREATE MATERIALIZED VIEW spans_to_otel_spans TO otel_spans AS
-$translated_spans;
+WITH arraySum(v -> length(v), mapValues(span.SpanAttributes)) > $inline_content AS is_large
+SELECT
+    span.* EXCEPT (SpanAttributes),
+    if(is_large, mapFilter((k, v) -> length(v) <= $short_value, span.SpanAttributes), span.SpanAttributes)
+        AS SpanAttributes,
+    if(is_large, mapFilter((k, v) -> length(v) > $short_value, span.SpanAttributes),
+        CAST(map() AS Map(LowCardinality(String), String))) AS ContentAttributes
+FROM
+(
+$translated_spans
+) AS span;
 
 -- Spans that no event has told whole: those that have begun, and those of senders that know no spans.
 -- Where such a sender gives no id, one is made of what its events have in common.
@@ -180,9 +194,13 @@ $untold_spans_query;
 
 -- Every span, whoever told it: those that came over OTLP, and those of our own events.
 CREATE VIEW whole_spans AS
-SELECT $span_columns, '' AS Told FROM otel_spans WHERE Source = 'otlp'
+SELECT
+    $span_columns,
+    '' AS Told,
+    SpanAttributes AS ShortAttributes
+FROM otel_spans WHERE Source = 'otlp'
 UNION ALL
-SELECT $told_span_columns, Told FROM
+SELECT $told_span_columns, Told, SpanAttributes FROM
 (
 $told_spans_query
 );
@@ -191,7 +209,7 @@ $told_spans_query
 -- one the sender's own exporter sent is shown: it has whatever else was put on it. Of one that came
 -- several times, the last that has ended: some senders tell of a span before it is over.
 CREATE VIEW otel_traces AS
-SELECT * EXCEPT (AttributeTypes, Told) FROM whole_spans
+SELECT * EXCEPT (AttributeTypes, Told, ShortAttributes) FROM whole_spans
 ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 

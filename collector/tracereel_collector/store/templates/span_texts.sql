@@ -11,7 +11,8 @@ FROM
             if(StatusMessage = '', [], [StatusMessage]),
             arrayFilter(
                 (v, k) -> k IN $names OR $families,
-                mapValues(SpanAttributes), mapKeys(SpanAttributes)),
+                arrayConcat(mapValues(SpanAttributes), mapValues(ContentAttributes)),
+                arrayConcat(mapKeys(SpanAttributes), mapKeys(ContentAttributes))),
             arrayFilter(v -> v != '', arrayMap(a -> a['exception.message'], `Events.Attributes`)),
             arrayFilter(v -> v != '', arrayMap(a -> a['content'], `Events.Attributes`)))), '\n') AS piece
     FROM otel_spans
