@@ -1,11 +1,15 @@
 """Writes the generated parts of the documentation; the tests check that they are current."""
 
+import ast
+import inspect
+import itertools
 import json
 import re
 import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
 
+from tracereel.content import model
 from tracereel.events_schema import json_schema
 from tracereel_collector.config import Settings
 from tracereel_collector.http.build import ROUTES
@@ -22,9 +26,11 @@ def generated() -> dict[Path, str]:
     http = HERE / "http.md"
     dialects = HERE / "dialects.md"
     security = HERE / "security.md"
+    content = HERE / "content.md"
     text = _replaced(dialects.read_text(encoding="utf-8"), "columns", _columns_table())
     return {
         dialects: _replaced(text, "dialects", _dialects_table()),
+        content: _replaced(content.read_text(encoding="utf-8"), "content", _content_tables()),
         HERE / "events.schema.json": schema,
         HERE / "seeds.md": _seeds(),
         security: _replaced(security.read_text(encoding="utf-8"), "scopes", _scopes_table()),
@@ -67,6 +73,24 @@ def _columns_table() -> str:
     lines = ["| column | type | what |", "|---|---|---|"]
     lines += [f"| `{name}` | `{kind}` | {said} |" for name, (kind, _, said) in COLUMNS.items()]
     return "\n".join(lines)
+
+
+def _content_tables() -> str:
+    """The fields of the content model, from its classes."""
+    source = ast.parse(inspect.getsource(model))
+    blocks = []
+    for node in source.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            about = ast.get_docstring(node) or ""
+            lines = [f"### {node.name}", "", about, "", "| field | type | what |", "|---|---|---|"]
+            for field, after in itertools.pairwise([*node.body, ast.Pass()]):
+                if isinstance(field, ast.AnnAssign):
+                    said = after.value if isinstance(after, ast.Expr) else None
+                    text = said.value if isinstance(said, ast.Constant) else ""
+                    kind = ast.unparse(field.annotation).replace("|", "or")
+                    lines.append(f"| `{ast.unparse(field.target)}` | `{kind}` | {text} |")
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 SHOWN = {

@@ -40,7 +40,7 @@ from tracereel._redact.event_redaction import Privacy, class_name
 from tracereel._redact.secret_patterns import suspicious
 from tracereel._runtime import clock, sse_parser
 from tracereel._telemetry import redacted_spans
-from tracereel.cli import checks, export, terminal
+from tracereel.cli import checks, content, export, terminal
 from tracereel.client.sync import parse_replay
 from tracereel.client.transport import Transport
 from tracereel.demo.law_library import LawLibrary
@@ -135,7 +135,7 @@ NOT_CALLED = {
     "tracereel_collector.otlp_out.forward.target:_addresses": "asks the resolver",
     "tracereel_collector.commands.backup:_say": "prints",
     "tracereel_collector.processes.serve:_say": "prints",
-    "tracereel_collector.store.dialects.content:_block": "repeats a name of the source in SQL",
+    "tracereel_collector.store.dialects.content_sql:_block": "repeats a name of the source in SQL",
     "tracereel_collector.telemetry:name_thread": "renames the thread",
 }
 
@@ -244,6 +244,7 @@ CASES: dict[str, Callable[[str], object]] = {
     ),
     "tracereel._export.span_redaction:SpanCleaner._hides": SpanCleaner(PRIVACY, None)._hides,
     "tracereel.cli.checks:_other_variable": lambda t: checks._other_variable("A", t, {"B"}),
+    "tracereel.cli.content:_block": lambda t: list(content._block(t, terminal.Terminal())),
     "tracereel.cli.export:_Shown.write": lambda t: export._Shown(io.BytesIO()).write(encoded(t)),
     "tracereel.cli.terminal:Terminal.shown": lambda t: terminal.Terminal(unicode=False).shown(t),
     "tracereel.client.transport:Transport.document": lambda t: Transport.document(

@@ -27,6 +27,7 @@ from tracereel_collector.otlp_out.forward.forwarder import Forwarder
 from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.completeness import CompletenessQuery
+from tracereel_collector.query.content.step import StepContent
 from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export, export_slots
@@ -206,6 +207,7 @@ class Parts:
 
         reader = RunReader(store)
         self.traces = Traces(reader, now_unix_nano=now)
+        self.content = StepContent(reader, self.traces)
         self.replay = ReplayQuery(reader, self.traces)
         self.playbacks = Playbacks(shares)
         self.completeness = CompletenessQuery(reader, self.traces, now_unix_nano=now)

@@ -1,4 +1,4 @@
-"""`/v1/traces`: search runs, read one, check completeness, get its tape, compare two."""
+"""`/v1/traces`: search runs, read one, its content and completeness, get its tape, compare two."""
 
 import time
 from typing import Annotated, Literal
@@ -164,6 +164,20 @@ async def get_trace(
             budget=budget,
             outline_above=outline_above,
         ),
+    )
+
+
+@router.get("/v1/traces/{trace_id}/steps/{step_id}/content", summary="Read the content of a step")
+async def get_content(
+    request: Request, trace_id: str, step_id: str, *, raw: bool = False
+) -> Response:
+    """Return the messages of a model call, the values of a tool call, or input and output of a step.
+
+    The form is the same for every sender (`docs/content.md`). With `raw`, also what was sent.
+    """
+    check_trace_id(trace_id)
+    return await query_json(
+        request, lambda parts, tenant: parts.content.document(tenant, trace_id, step_id, raw=raw)
     )
 
 

@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from string import Template
 
 from tracereel_collector.store import event_lines, otlp_signals, rollup_agents, rollups
-from tracereel_collector.store.dialects import columns, content, own
+from tracereel_collector.store.dialects import columns, content_sql, own
 from tracereel_collector.store.dialects.own import SHORT_VALUE
 
 MERGE_TREE_SETTINGS = (
@@ -37,7 +37,7 @@ _VALUES = {
     **event_lines.FRAGMENTS,
     **otlp_signals.FRAGMENTS,
     **columns.FRAGMENTS,
-    **content.FRAGMENTS,
+    **content_sql.FRAGMENTS,
     **own.FRAGMENTS,
     **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,

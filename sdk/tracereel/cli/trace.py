@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tracereel.cli.asking import add_options, collector_command, print_json, print_lines
+from tracereel.cli.content import content_lines
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import duration, joined, money, number, text, tokens
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -31,7 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("trace_id", metavar="TRACE_ID", help="The run to show.")
     add_options(parser, json_help="Print the collector's JSON.")
-    parser.add_argument("--step", metavar="ID", help="Only this step and what is below it.")
+    parser.add_argument(
+        "--step", metavar="ID", help="Only this step, what is below it, and its content."
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="With --step: also messages of the previous model call."
+    )
     parser.add_argument(
         "--alone", action="store_true", help="Leave out the runs that this one started."
     )
@@ -39,13 +45,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
-    """Show the tree of a run."""
+    """Show the tree of a run, or a step and its content."""
     with progress("reading"):
         trace = client.trace(args.trace_id, step=args.step, linked=not args.alone)
     if args.json:
         print_json(trace.model_dump(mode="json", exclude_unset=True))
     else:
         print_lines(render(trace, terminal))
+        if args.step is not None:
+            with progress("reading"):
+                content = client.content(args.trace_id, args.step)
+            print_lines(content_lines(content, terminal, everything=args.all))
     return 0
 
 

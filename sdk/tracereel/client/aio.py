@@ -125,6 +125,7 @@ class AsyncClient:
     diff = _in_thread(Client.diff)
     trace = _in_thread(Client.trace)
     step_alone = _in_thread(Client.step_alone)
+    content = _in_thread(Client.content)
     tape = _in_thread(Client.tape)
     replayable = _in_thread(Client.replayable)
     completeness = _in_thread(Client.completeness)

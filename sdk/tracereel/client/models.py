@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from tracereel.content import Content
+
 
 class Model(BaseModel):
     """Base of response models: frozen, accepts unknown fields."""
@@ -159,6 +161,12 @@ class Outline(Model):
         """Yield the steps."""
         columns = [getattr(self, each.name) for each in fields(OutlineStep)]
         return itertools.starmap(OutlineStep, zip(*columns, strict=True))
+
+
+class StepAnswer(Model):
+    """Content of a step."""
+
+    content: Content
 
 
 class StepAlone(Model):

@@ -34,10 +34,12 @@ from tracereel.client.models import (
     SqlAnswer,
     Step,
     StepAlone,
+    StepAnswer,
     Trace,
 )
 from tracereel.client.streams import EventStream, ServerSentEvent
 from tracereel.client.transport import Answer, Found, Params, ResponseStream, Transport, path_of
+from tracereel.content import Content
 
 Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
 
@@ -136,6 +138,12 @@ class Client(Transport):
     def step_alone(self, trace_id: str, step: str) -> StepAlone:
         """Return one step with its events and statistics, without reading the whole run."""
         return self._of_trace(StepAlone, trace_id, params={"step": step, "alone": True})
+
+    def content(self, trace_id: str, step: str) -> Content:
+        """Return what was said to and by the model, tool or agent of a step, in one form."""
+        path = f"/v1/traces/{path_of(trace_id)}/steps/{path_of(step)}/content"
+        answer = self.fetch_of_traces(path, (trace_id,))
+        return self.validated(StepAnswer, {"content": self.document(answer.body)}).content
 
     def completeness(self, trace_id: str) -> Completeness:
         """Return whether all events of a run have arrived, and the missing ones."""

@@ -3,6 +3,8 @@
 One model for every source. Senders keep their own form; it is converted when it is read.
 """
 
+from tracereel.content.asking import answered, asked, input_summary, output_summary, text_of
+from tracereel.content.messages import ConvertedMessages, conversation, messages_of
 from tracereel.content.model import (
     Content,
     ContentCut,
@@ -15,10 +17,12 @@ from tracereel.content.model import (
     ToolDefinition,
     ValueContent,
 )
+from tracereel.content.requests import parameters_of, tools_of, usage_of_response
 
 __all__ = [
     "Content",
     "ContentCut",
+    "ConvertedMessages",
     "Message",
     "ModelCallContent",
     "Part",
@@ -27,4 +31,14 @@ __all__ = [
     "ToolCallContent",
     "ToolDefinition",
     "ValueContent",
+    "answered",
+    "asked",
+    "conversation",
+    "input_summary",
+    "messages_of",
+    "output_summary",
+    "parameters_of",
+    "text_of",
+    "tools_of",
+    "usage_of_response",
 ]

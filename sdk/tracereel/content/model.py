@@ -23,7 +23,8 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A client may be older than its collector: fields that it does not know are left out.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class ContentCut(_Frozen):
@@ -33,6 +34,8 @@ class ContentCut(_Frozen):
     """Whole length: characters of a text, messages of a list."""
     removed: Count
     """How much of it was removed, from the middle."""
+    at: Count | None = None
+    """How much stands before the removed part; None if several parts were removed."""
 
 
 class Part(_Frozen):

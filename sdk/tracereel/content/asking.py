@@ -1,0 +1,126 @@
+"""The last question and the last answer in a value of any form."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tracereel.content.messages import messages_of
+from tracereel.content.model import Message
+from tracereel.content.reading import first, items, mapping, parsed, text
+
+MAX_SUMMARY: Final = 200
+"""Characters of a summary."""
+_ASKED: Final = (
+    *("question", "user_prompt", "prompt", "query", "user_input", "user_message", "message"),
+    *("text", "request", "task", "topic", "instruction", "goal", "input", "content"),
+)
+"""Fields that hold a question, the surest first."""
+_ANSWERED: Final = (
+    *("answer", "final_answer", "final_output", "final_response", "response", "reply", "output"),
+    *("result", "completion", "text", "message", "summary", "content", "return_value"),
+)
+_STATES: Final = ("messages", "contents", "history", "chat_history", "choices", "candidates")
+_LEVELS: Final = 6
+
+
+def asked(value: Any) -> str | None:
+    """Return the last question in an input: the last user text, the prompt, or the text itself."""
+    return _found(parsed(value), "user", _ASKED, _LEVELS)
+
+
+def answered(value: Any) -> str | None:
+    """Return the last answer in an output: the last assistant text, or the text itself."""
+    return _found(parsed(value), "assistant", _ANSWERED, _LEVELS)
+
+
+def text_of(message: Message) -> str:
+    """Return the texts of a message, one after the other."""
+    texts = [part.text for part in message.parts if part.type in ("text", "refusal") and part.text]
+    return "\n".join(texts)
+
+
+def input_summary(messages: Sequence[Message], limit: int = MAX_SUMMARY) -> str:
+    """Return the text of the last message that was sent, shortened."""
+    for message in reversed(messages):
+        said = text_of(message) or _result(message)
+        if said:
+            return _shortened(said, limit)
+    return ""
+
+
+def output_summary(messages: Sequence[Message], limit: int = MAX_SUMMARY) -> str:
+    """Return the text of a response, else the names of the tools that it calls, shortened."""
+    said = "\n".join(filter(None, map(text_of, messages)))
+    if not said:
+        calls = [part for each in messages for part in each.parts if part.type == "tool_call"]
+        said = ", ".join(part.name or "tool" for part in calls[:MAX_SUMMARY])
+    return _shortened(said, limit)
+
+
+def _shortened(said: str, limit: int) -> str:
+    said = " ".join(said[: limit * 8].split())
+    return said if len(said) <= limit else said[: limit - 1] + "…"
+
+
+def _result(message: Message) -> str:
+    for part in message.parts:
+        if part.type == "tool_result" and isinstance(part.value, str):
+            return part.value
+    return ""
+
+
+def _found(value: Any, role: str, names: Sequence[str], depth: int) -> str | None:
+    if isinstance(value, str):
+        return text(value) if value.strip() else None
+    if depth <= 0 or value is None:
+        return None
+    if isinstance(value, list | tuple):
+        return _in_list(items(value), role, names, depth)
+    fields = mapping(value)
+    if not fields:
+        return None
+    if any(items(fields.get(name)) for name in _STATES):
+        said = _last(messages_of(fields), role)
+        if said is not None:
+            return said
+    if isinstance(first(fields, "role", "type"), str) or "kwargs" in fields:
+        said = _last(messages_of(fields, role=role), role)
+        if said is not None:
+            return said
+    for name in names:
+        if name in fields:
+            said = _found(parsed(fields[name]), role, names, depth - 1)
+            if said is not None:
+                return said
+    texts = [each for each in fields.values() if isinstance(each, str) and " " in each.strip()]
+    if len(texts) == 1:
+        return text(texts[0])
+    inner = [each for each in fields.values() if isinstance(each, dict | list) or mapping(each)]
+    if len(fields) == 1 and (only := next(iter(fields.values()))) is not None:
+        return _found(parsed(only), role, names, depth - 1)
+    # The state of a graph by node, and arguments that hold it: the last one that says something.
+    for each in reversed(inner[:100]):
+        said = _found(each, role, names, depth - 1)
+        if said is not None:
+            return said
+    return None
+
+
+def _in_list(values: list[Any], role: str, names: Sequence[str], depth: int) -> str | None:
+    if not values:
+        return None
+    said = _last(messages_of(values, role=role), role)
+    if said is not None:
+        return said
+    for each in reversed(values[-20:]):
+        if not isinstance(each, str):
+            said = _found(each, role, names, depth - 1)
+            if said is not None:
+                return said
+    return None
+
+
+def _last(messages: Sequence[Message], role: str) -> str | None:
+    for message in reversed(messages):
+        if message.role == role and (said := text_of(message)).strip():
+            return said
+    return None
