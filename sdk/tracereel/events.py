@@ -407,6 +407,8 @@ class AgentTapeRecorded(Envelope):
     part: Count
     records: list[dict[str, Any]]
     """Started and ended calls with their values; see `docs/sdk/replay.md`."""
+    replayed: bool | None = None
+    """Whether this is the report of a re-execution."""
 
 
 class CustomEvent(Envelope):

@@ -1,6 +1,7 @@
 """Tapes of a run: recorded calls, replayability, re-executions, and branches made from it."""
 
 import shlex
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,6 +11,7 @@ import msgspec
 from tracereel.tape.format import Tape, TapeError, parse
 from tracereel.tape.text import is_dotted
 from tracereel_collector.errors import UnknownResourceError
+from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.store.sql import query
 
@@ -74,8 +76,10 @@ class Tapes:
                 hint=f"why there is none: GET /v1/traces/{trace_id}/replayable",
             )
         given = {**msgspec.structs.asdict(tapes[0]), "tenant": tenant, "limit": MAX_PARTS}
-        rows = read_rows(self.store, query("tape"), tuple[str], **given)
-        return b"".join(payload.encode().rstrip() + b"\n" for (payload,) in rows)
+        rows = read_rows(self.store, query("tape"), tuple[int, str], **given)
+        stored = [StoredPayload(number, payload) for number, payload in rows]
+        parts = EventContents(self.store, max_bytes=sys.maxsize).whole(tenant, stored)
+        return b"".join(payload.encode().rstrip() + b"\n" for payload in parts)
 
 
 @dataclass(slots=True)

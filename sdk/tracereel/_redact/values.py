@@ -35,6 +35,9 @@ _SIZE_SAMPLE: Final = 4_096
 _MAX_INT_BITS: Final = 512
 _MISSING: Final = object()
 
+_LAST_FIELDS: Final = (*CONTENT_FIELDS, "records")
+"""Fields at the end of a line if they are large; `records` are those of a tape."""
+
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -73,7 +76,7 @@ def encode_line(event: dict[str, Any]) -> Line:
         return event.line
     body = _encoded(event)
     if len(body) > LARGE_CONTENT:
-        content = {name: event[name] for name in CONTENT_FIELDS if event.get(name) is not None}
+        content = {name: event[name] for name in _LAST_FIELDS if event.get(name) is not None}
         written = _encoded(content) if content else b""
         if len(written) > LARGE_CONTENT:
             facts = {name: value for name, value in event.items() if name not in content}

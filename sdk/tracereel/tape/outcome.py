@@ -59,6 +59,7 @@ def outcome(
         "tape_id": sortable_id("rpl"),
         "tape_version": tape_format.VERSION,
         "part": 0,
+        "replayed": True,
         "records": [record],
     }
 

@@ -14,6 +14,7 @@ from tracereel_collector.query.event_contents import EventContents, StoredPayloa
 from tracereel_collector.query.export import Export, ExportSelection
 from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.jaeger.reader import MAX_CONTENT, Jaeger
+from tracereel_collector.query.replayable import ReplayableRun, Tapes
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.window import parse_window
@@ -229,6 +230,19 @@ def test_parquet_export_has_whole_payloads(lines, migrated, tenant):
         for each in pq.read_table(io.BytesIO(data))["payload"].to_pylist()
     ]
     assert found == sent
+
+
+def test_large_tape_is_stored_apart_and_read_whole(lines, migrated, tenant):
+    records = [{"r": "run", "version": 1}, {"r": "open", "k": "llm", "c": "call", "q": "x" * 5_000}]
+    facts = {"event_type": "agent.tape.recorded", "tape_id": "t", "part": 0, "emitter_id": "em"}
+    sent = line({"records": records}, **facts)
+    lines(sent)
+
+    assert Tapes(migrated).lines(tenant, "talk").decode() == f"{sent}\n"
+    found = json.loads(ReplayableRun(migrated).document(tenant, "talk"))
+    assert (found["recorded"], found["calls"]) == (True, 1)
+    (row,) = RunReader(migrated).read(tenant, "talk", whole=True).events
+    assert "records" not in row.payload, "opening a run does not read its tape"
 
 
 def test_deleted_run_leaves_no_content(lines, migrated, tenant):

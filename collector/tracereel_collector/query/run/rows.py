@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tracereel._runtime.clock import otel_trace_id
+from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query.costs import NANO_USD
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
@@ -352,9 +353,10 @@ class RunReader:
 
     def _fill_content(self, tenant: str, events: Sequence[EventRow]) -> None:
         """Add content that is stored apart to the payloads."""
-        stored = [StoredPayload(row.sequence_number, row.payload) for row in events]
+        shown = [row for row in events if row.event_type != TAPE_RECORDED]
+        stored = [StoredPayload(row.sequence_number, row.payload) for row in shown]
         for row, payload in zip(
-            events, EventContents(self.store).whole(tenant, stored), strict=True
+            shown, EventContents(self.store).whole(tenant, stored), strict=True
         ):
             row.payload = payload
 

@@ -16,7 +16,7 @@ WITH
             argMin(JSONExtractString(payload, 'tape_id'), (ingested_at, sequence_number)) AS tape_id
         FROM agent_events
         WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)} AND event_type = 'agent.tape.recorded'
-            AND JSONExtractString(payload, 'records', 1, 'r') != 'replayed'
+            AND NOT (JSONExtractBool(payload, 'replayed') OR JSONExtractString(payload, 'records', 1, 'r') = 'replayed')
         GROUP BY trace_id, emitter_id
     )
 SELECT tapes.trace_id, tapes.emitter_id, tapes.tape_id
