@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
-from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.rows import (
     BEGINNING,
@@ -104,8 +103,7 @@ class ReplayQuery:
                 entries.append(span_event_entry(row, cursor, **given))
             else:
                 cursor = last = Cursor(row.hlc, row.sequence_number)
-                if row.event_type != TAPE_RECORDED:
-                    entries.append(event_entry(row, **given))
+                entries.append(event_entry(row, **given))
         return Page(
             trace_id=trace_id,
             entries=entries,
