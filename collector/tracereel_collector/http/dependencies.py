@@ -206,7 +206,8 @@ class Parts:
 
         reader = RunReader(store)
         self.traces = Traces(reader, now_unix_nano=now)
-        self.replay = ReplayQuery(reader, self.traces)
+        self.search = Search(store, time.time_ns, trusted_unix_nano=now)
+        self.replay = ReplayQuery(reader, self.traces, self.search)
         self.playbacks = Playbacks(shares)
         self.completeness = CompletenessQuery(reader, self.traces, now_unix_nano=now)
         self.replayable = ReplayableRun(store)
@@ -216,7 +217,6 @@ class Parts:
         self.jaeger = Jaeger(store, now_unix_nano=now)
         self.scores = Scores(store)
         self.export = Export(store, export_slots(shares))
-        self.search = Search(store, time.time_ns, trusted_unix_nano=now)
         self.sessions = Sessions(store, self.search)
         self.agents = Agents(store)
         self.deletion = Deletion(queue, store, gate.audit, writers, now_unix=clock.unix)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.costs import COST
+from tracereel_collector.query.run.tree import STALE_SECONDS
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
@@ -33,28 +34,35 @@ _TOKENS = (
 
 COLUMNS: Final[dict[str, str]] = {
     "started": "toUnixTimestamp64Nano(min(s.started))",
-    "duration_ms": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
-    " - toUnixTimestamp64Nano(min(s.started)), 1000000)",
+    "duration_us": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
+    " - toUnixTimestamp64Nano(min(s.started)), 1000)",
     "nano_usd": COST,
     "tokens": f"toInt64({_TOKENS})",
-    "events": "toInt64(sum(s.events))",
-    "errors": "toInt64(sum(s.errors))",
+    # Entries of the timeline. Spans of the SDK are the same entries as their events.
+    "events": "toInt64(sum(s.events) + sum(s.spans) + sum(s.span_events)"
+    " - if(sum(s.events) > 0, sum(s.own_spans), 0))",
+    "errors": """toInt64(multiIf(
+        sum(s.events) = 0, sum(s.errors) + sum(s.own_span_errors),
+        sum(s.errors) > 0, sum(s.errors),
+        sum(s.failed_pipelines)))""",
     "retries": "toInt64(sum(s.retries))",
     "fallbacks": "toInt64(sum(s.fallbacks))",
     "confidence_ppm": "toInt64(min(s.confidence) * 1000000)",
-    "status": """multiIf(
+    "status": f"""multiIf(
         sum(s.pipelines_open) > 0, 'running',
-        startsWith(max(s.closing), '2'), substring(max(s.closing), 18),
+        startsWith(max(s.closing), '5'), substring(max(s.closing), 18),
         sum(s.executions_open) > 0, 'running',
-        max(s.closing) != '', substring(max(s.closing), 18),
-        sum(s.events) > 0, 'unknown',
-        'running')""",
+        max(s.closing) >= '1', substring(max(s.closing), 18),
+        max(s.closing) = '', if(sum(s.events) > 0, 'unknown', 'running'),
+        -- Only spans inside of another one: it may be still going on.
+        max(s.ended) > now64(9) - INTERVAL {STALE_SECONDS} SECOND, 'running',
+        substring(max(s.closing), 18))""",
 }
 """Properties of a run, as SQL over its rows of `trace_summaries`."""
 
 SORTS: Final = {
     "started_at": "started",
-    "duration_ms": "duration_ms",
+    "duration_ms": "duration_us",
     "cost_usd": "nano_usd",
     "tokens": "tokens",
     "events": "events",
@@ -64,7 +72,7 @@ SORTS: Final = {
 """Sort keys and their columns; all are integers."""
 
 RANGES: Final = {
-    "duration_ms": ("duration_ms", 1),
+    "duration_ms": ("duration_us", 1_000),
     "cost_usd": ("nano_usd", 10**9),
     "tokens": ("tokens", 1),
     "confidence": ("confidence_ppm", 10**6),

@@ -30,6 +30,7 @@ from tracereel_collector.query.run.timeline import (
     span_event_entry,
     timeline_of,
 )
+from tracereel_collector.query.search import Search
 from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import Traces
 
@@ -70,6 +71,7 @@ class ReplayQuery:
 
     reader: RunReader
     traces: Traces
+    search: Search
 
     def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
         """Return the whole run as JSON."""
@@ -140,17 +142,22 @@ class ReplayQuery:
         cost = counts.call_cost if has_calls else counts.said_cost
         if counts.unpriced:
             cost = self.reader.cost(tenant, trace_ids, counts)
+        # The list has the same figures of the run itself.
+        row = next(iter(self.search.by_ids(tenant, {trace_ids[0]: counts.began})), {})
         return {
             "total_events": counts.total_events + spans.spans + spans.span_events,
             "agents_executed": len(counts.agents),
-            "total_time_ms": (counts.ended - counts.began) // MILLI,
-            "errors": counts.errors,
+            "total_time_ms": round(row.get("duration_ms", (counts.ended - counts.began) / MILLI)),
+            "errors": row.get("errors", counts.errors),
             "retries": counts.retries + spans.retries,
             "fallbacks": counts.fallbacks + spans.fallbacks,
             "decisions": counts.decisions + spans.decisions,
             "agents": counts.agents,
             "pipeline_type": counts.pipeline_type or None,
             "status": counts.status or None,
+            "name": row.get("name"),
+            "state": row.get("status"),
+            "duration_ms": row.get("duration_ms"),
             "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
             "llm_cost_usd": cost,
             "total_spans": spans.spans,

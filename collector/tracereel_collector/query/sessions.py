@@ -124,7 +124,7 @@ class Sessions:
             lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
         if lately:
             asked["session_tags"] = [f"session:{name}" for name in lately]
-        fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
+        fragments = {name: COLUMNS[name] for name in ("status", "errors", "tokens", "nano_usd")}
         statement = reach.fill("sessions", first=_NAMED if lately else "", **fragments)
         given = {**asked, **reach.costs.parameters, "user": user}
         rows = read_rows(self.store, statement, _Session, **given)

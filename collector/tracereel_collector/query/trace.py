@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -45,7 +45,7 @@ class Traces:
         if waiting:
             emitters = self.reader.emitters(tenant, waiting, now_unix_milli=now // MILLI)
             settle(run, emitters, now_unix_nano=now)
-        return run
+        return replace(run, now=now)
 
     def document(
         self,
@@ -121,9 +121,7 @@ def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]
 
 def head_of(analysis: Analysis) -> dict[str, Any]:
     """Return the identity, start and state of a run."""
-    run = analysis.run
-    sessions = (row.session_id for row in run.events if row.session_id)
-    users = (row.user_id for row in run.events if row.user_id)
+    run, identity = analysis.run, analysis.identity
     parents = (row.parent_trace_id for row in run.events if row.trace_id == run.trace_id)
     return {
         "trace_id": run.trace_id,
@@ -131,8 +129,9 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
             {row.otel_trace_id for row in run.events} | {row.trace_id for row in run.spans}
         ),
         "parent_trace_id": next((each for each in parents if each), None),
-        "session_id": next(sessions, None),
-        "user_id": next(users, None),
+        "name": identity.name or None,
+        "session_id": identity.session_id or None,
+        "user_id": identity.user_id or None,
         "time": moment(run.began),
         "state": analysis.state,
     }

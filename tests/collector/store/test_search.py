@@ -298,7 +298,7 @@ def test_spans_without_events_are_runs(spans, search):
     (found,) = search()["traces"]
     assert found["trace_id"] == "ab" * 16
     assert (found["name"], found["status"]) == ("POST /chat", "success")
-    assert (found["spans"], found["events"], found["errors"]) == (3, 0, 1)
+    assert (found["spans"], found["events"], found["errors"]) == (3, 3, 1)
     assert (found["tokens"], found["model_calls"], found["agents"]) == (10, 1, ["helper"])
     for asked in (
         {"text": "sevilla"},
@@ -336,7 +336,7 @@ def test_spans_in_the_opentelemetry_trace_of_a_run_belong_to_it(told, spans, sea
 
     (found,) = search()["traces"]
     assert (found["trace_id"], found["otel_trace_ids"]) == ("trc_own", ["ab" * 16])
-    assert (found["events"], found["spans"], found["models"]) == (4, 2, ["m1"])
+    assert (found["events"], found["spans"], found["models"]) == (6, 2, ["m1"])
     assert ids(search(tags={"model": ("m1",)})) == ["trc_own"]
 
 

@@ -45,6 +45,8 @@ class RunTree:
     ended: int
     """Last known time of the run."""
     truncated: bool
+    now: int = 0
+    """Unix nanoseconds at which it was read; 0 if it does not matter."""
 
     @property
     def main(self) -> RunStep | None:

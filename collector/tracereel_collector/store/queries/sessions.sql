@@ -11,8 +11,10 @@ SELECT
     sum(r.nano_usd) AS nano_usd,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
-    -- The opening of a run that started before the window is not among the rows.
-    substring(argMinIf(r.opening, r.started, r.opening != ''), 18) AS opened
+    -- The opening of a run that started before the window is not among the rows. Calls (ranks below 4)
+    -- name a session only if nothing else does.
+    substring(if(max(r.opening) >= '4', argMinIf(r.opening, r.started, r.opening >= '4'),
+        argMinIf(r.opening, r.started, r.opening != '')), 18) AS opened
 FROM
 (
     SELECT
@@ -22,7 +24,7 @@ FROM
         min(s.started) AS started,
         max(s.ended) AS ended,
         max(s.opening) AS opening,
-        sum(s.errors) AS errors,
+        $errors AS errors,
         $status AS status,
         $tokens AS tokens,
         $nano_usd AS nano_usd

@@ -13,12 +13,12 @@ export function figures(run) {
   const root = steps[0] ?? {};
   const wasted = summary.wasted ?? {};
   return facts([
-    ["Duration", duration(run.running ? run.length : root.duration_ms ?? summary.total_time_ms), run.running ? "So far" : "From the beginning of the run to its end"],
+    ["Duration", duration(run.running ? run.length : summary.duration_ms ?? root.duration_ms), run.running ? "So far" : "From the beginning of the run to its end"],
     ["Steps", count(summary.total_steps), "Rows of the waterfall"],
     ["Tokens", count(summary.llm_tokens_used), "Of all model calls, those that failed included"],
     ["Cost", cost(summary.llm_cost_usd), summary.llm_cost_usd == null ? "No call reported a cost, and the price table has none of the models" : "Reported by the calls, or calculated from the price table"],
     ["Confidence", confidence(root.confidence), "Of the run as a whole"],
-    ["Errors", count(summary.errors), "Failed steps, attempts included", summary.errors ? "bad" : ""],
+    ["Errors", count(summary.errors), "Agents that failed, or calls outside of agents, or the pipeline", summary.errors ? "bad" : ""],
     ["Retries", count(summary.retries), "Number of retries", summary.retries ? "warn" : ""],
     ["Fallbacks", count(summary.fallbacks), "Number of fallbacks to another agent", summary.fallbacks ? "warn" : ""],
     wasted.time_ms > 0 && ["Wasted", [duration(wasted.time_ms), wasted.cost_usd > 0 && ` · ${cost(wasted.cost_usd)}`], "Time and cost of failed, repeated and abandoned attempts", "warn"],
