@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.costs import COST
 from tracereel_collector.query.run.tree import STALE_SECONDS
-from tracereel_collector.store.rollups import TAG_KINDS
+from tracereel_collector.store.rollups import MAX_TAG, TAG_KINDS
 from tracereel_collector.store.sql import query
 
 MAX_VALUES = 20
@@ -16,6 +17,8 @@ MAX_VALUES = 20
 MAX_WORDS = 8
 WIDEST: Final = 1.7e308
 """Bound used when no minimum or maximum of a score is given."""
+OWNERS: Final = frozenset({"user", "session"})
+"""Filters whose values are also found in their redacted form."""
 CRASHED = "crashed"
 """Status of a run that never ended and whose emitters are gone."""
 STATUSES: Final = (
@@ -180,7 +183,10 @@ def as_sql(filters: TraceFilters, **parameters: Any) -> FilterSql:
                 f"{kind} is not searched by; expected one of {', '.join(TAG_KINDS)}"
             )
         _few(kind, values)
-        tags = [f"{kind}:{value[:256]}" for value in values]
+        forms = (
+            [form for each in values for form in owner_forms(each)] if kind in OWNERS else values
+        )
+        tags = [f"{kind}:{value[:MAX_TAG]}" for value in forms]
         names = [f"{kind}_{number}" for number in range(len(tags))]
         found = " OR ".join(f"has(s.tags, {{{name}:String}})" for name in names)
         made.columns[f"is_{kind}"] = f"max({found})"

@@ -19,8 +19,9 @@ FROM
 (
     SELECT
         run,
-        max(arrayFirst(t -> startsWith(t, 'session:'), s.tags)) AS session_tag,
-        max(arrayFirst(t -> startsWith(t, 'user:'), s.tags)) AS user_tag,
+        minIf(arrayFirst(t -> startsWith(t, 'session:'), arraySort(s.tags)) AS named, named != '') AS session_tag,
+        minIf(arrayFirst(t -> startsWith(t, 'user:'), arraySort(s.tags)) AS used, used != '') AS user_tag,
+        max(hasAny(s.tags, {user_tags:Array(String)})) AS is_of_user,
         min(s.started) AS started,
         max(s.ended) AS ended,
         max(s.opening) AS opening,
@@ -31,7 +32,7 @@ FROM
     FROM ($rows) AS s
     GROUP BY run
 ) AS r
-WHERE session_tag != '' AND ({user:String} = '' OR user_tag = concat('user:', {user:String}))
+WHERE session_tag != '' AND (empty({user_tags:Array(String)}) OR is_of_user)
 GROUP BY session_tag
 HAVING (last, session) < ({place:Int64}, {place_name:String})
 ORDER BY last DESC, session DESC
