@@ -73,17 +73,28 @@ class ReplayQuery:
     traces: Traces
     search: Search
 
-    def document(self, tenant: str, trace_id: str, *, linked: bool = True) -> bytes:
-        """Return the whole run as JSON."""
-        return self._whole(tenant, trace_id, after=BEGINNING, limit=None, linked=linked).document()
+    def document(
+        self, tenant: str, trace_id: str, *, linked: bool = True, attempts: bool = False
+    ) -> bytes:
+        """Return the whole run as JSON; `attempts` as in the tree."""
+        given: dict[str, Any] = {"linked": linked, "attempts": attempts}
+        return self._whole(tenant, trace_id, after=BEGINNING, limit=None, **given).document()
 
     def page(
-        self, tenant: str, trace_id: str, *, after: Cursor, limit: int, linked: bool = True
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        after: Cursor,
+        limit: int,
+        linked: bool = True,
+        attempts: bool = False,
     ) -> Page:
         """Return the entries after a position; for a large run, only these are read."""
         counts, trace_ids = self.reader.counts(tenant, trace_id, linked=linked)
         if counts.total_events <= WHOLE_EVENTS:
-            return self._whole(tenant, trace_id, after=after, limit=limit, linked=linked)
+            given: dict[str, Any] = {"linked": linked, "attempts": attempts}
+            return self._whole(tenant, trace_id, after=after, limit=limit, **given)
         traces = sorted(set(counts.otel_trace_ids) - {""})
         events, spans, span_events, span_counts = self.reader.page(
             tenant, trace_ids, traces, after=after, limit=limit + 1
@@ -93,7 +104,7 @@ class ReplayQuery:
         merged = sorted(rows, key=_time_order)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
-        given: dict[str, Any] = {"tenant": tenant, "origin": counts.began}
+        given = {"tenant": tenant, "origin": counts.began}
         for row in merged[:limit]:
             if isinstance(row, SpanRow):
                 key = place_key(max(0, row.began), row.span_id)
@@ -119,9 +130,18 @@ class ReplayQuery:
         return msgspec.json.encode(state_at(analysis, at))
 
     def _whole(
-        self, tenant: str, trace_id: str, *, after: Cursor, limit: int | None, linked: bool
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        after: Cursor,
+        limit: int | None,
+        linked: bool,
+        attempts: bool,
     ) -> Page:
-        analysis = self.traces.analysis(tenant, trace_id, whole=True, linked=linked)
+        analysis = self.traces.analysis(
+            tenant, trace_id, whole=True, linked=linked, attempts=attempts
+        )
         entries = [entry for entry in timeline_of(analysis, tenant=tenant) if entry.cursor > after]
         more = limit is not None and len(entries) > limit
         shown = entries[:limit]

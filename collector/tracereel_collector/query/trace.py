@@ -28,19 +28,25 @@ class Traces:
     now_unix_nano: Callable[[], int] = time.time_ns
 
     def analysis(
-        self, tenant: str, trace_id: str, *, whole: bool = False, linked: bool = True
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        whole: bool = False,
+        linked: bool = True,
+        attempts: bool = False,
     ) -> Analysis:
-        """Return the analysed run."""
+        """Return the analysed run; `attempts` as in `build`."""
         rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked)
-        return analyse(self._settled(tenant, rows), rows.prices)
+        return analyse(self._settled(tenant, rows, attempts=attempts), rows.prices)
 
     def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> RunTree:
         """Return the tree of a run without further analysis."""
         return self._settled(tenant, self.reader.read(tenant, trace_id, linked=linked))
 
-    def _settled(self, tenant: str, rows: RunRows) -> RunTree:
+    def _settled(self, tenant: str, rows: RunRows, *, attempts: bool = False) -> RunTree:
         """Build the run and set the status of steps without an end."""
-        run, now = build(rows), self.now_unix_nano()
+        run, now = build(rows, attempts=attempts), self.now_unix_nano()
         waiting = {step.clock for step in run.steps if is_open(step)}
         if waiting:
             emitters = self.reader.emitters(tenant, waiting, now_unix_milli=now // MILLI)
@@ -57,15 +63,17 @@ class Traces:
         alone: bool = False,
         budget: int | None = None,
         outline_above: int | None = None,
+        attempts: bool = False,
     ) -> bytes:
         """Return the tree of a run, or a part of it, as JSON.
 
         `step_id` selects the part below one step, and `alone` the step itself. `budget` limits the response
-        to the most important steps. Above `outline_above` steps, an outline replaces the steps.
+        to the most important steps. Above `outline_above` steps, an outline replaces the steps. `attempts`
+        keeps steps in which nothing was retried or replaced.
         """
         if alone and step_id is not None:
             return msgspec.json.encode(self._alone(tenant, trace_id, step_id))
-        analysis = self.analysis(tenant, trace_id, linked=linked)
+        analysis = self.analysis(tenant, trace_id, linked=linked, attempts=attempts)
         top = _step(analysis, step_id) if step_id is not None else None
         if budget is not None:
             roots = analysis.run.roots if top is None else [top]
@@ -84,9 +92,9 @@ class Traces:
             rows = RunRows(
                 trace_id=trace_id, trace_ids=(trace_id,), events=events, spans=(), prices={}
             )
-            analysis = analyse(self._settled(tenant, rows), {})
+            analysis = analyse(self._settled(tenant, rows, attempts=True), {})
         else:  # also for foreign spans and steps of child runs
-            analysis = self.analysis(tenant, trace_id)
+            analysis = self.analysis(tenant, trace_id, attempts=True)
         top = _step(analysis, step_id)
         (shown,) = listed(analysis, [top])
         return {"trace_id": trace_id, "step": shown, "events": self._sent(tenant, top)}
@@ -103,7 +111,8 @@ def _step(analysis: Analysis, step_id: str) -> RunStep:
         if step.id == step_id:
             return step
     raise StepNotFoundError(
-        f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}", hint="see `id` of its steps"
+        f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}",
+        hint="see `id` of its steps; ?attempts=all has all of them",
     )
 
 
