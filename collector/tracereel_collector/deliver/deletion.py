@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tracereel._redact.event_redaction import owner_forms
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.errors import (
@@ -82,7 +83,7 @@ class Deletion:
         # The audit log gets a digest: a deleted user's name must not remain there.
         digest = hashlib.blake2b(f"{tenant}\0{user_id}".encode(), digest_size=16).hexdigest()
         with self._alone():
-            marks = Marks(users=frozenset({user_id}))
+            marks = Marks(users=frozenset(owner_forms(user_id)))
             done: set[str] = set()
             ids = traces_of_user(self.store, tenant, user_id, done=done)
             if not self._is_known(tenant, marks, found=bool(ids)):

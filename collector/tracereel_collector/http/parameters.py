@@ -21,6 +21,7 @@ Text = Annotated[str | None, Query(max_length=1_000)]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 ScoreValue = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
 Wait = Literal["stored"] | None
+Attempts = Literal["all"] | None
 Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)]
 
 

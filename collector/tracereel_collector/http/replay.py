@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.http.dependencies import caller_of, parts_of, query, query_json
+from tracereel_collector.http.parameters import Attempts
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.replay import MAX_PAGE, Page, check_trace_id, parse_cursor
@@ -43,6 +44,7 @@ async def get_replay(
     speed: Annotated[float, Query(ge=0, le=1_000_000, allow_inf_nan=False)] = 1.0,
     linked: bool = True,
     content: bool = True,
+    attempts: Attempts = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a run's events and spans in causal order in `timeline`, totals in `summary`.
@@ -50,6 +52,7 @@ async def get_replay(
     With `limit`, a page; pass its `next` as `after` for the next page. With `at`, the state at a moment.
     With `stream`, Server-Sent Events at `speed` times the recorded pace (0: no pauses). With
     `content=false`, messages and values above 4 KiB are left out; `content_bytes` is their size.
+    `attempts=all` assigns events to idle attempts, as in the tree.
     """
     check_trace_id(trace_id)
     if at is not None and stream:
@@ -69,13 +72,19 @@ async def get_replay(
         return await query_json(
             request,
             lambda parts, tenant: parts.replay.document(
-                tenant, trace_id, linked=linked, content=content
+                tenant, trace_id, linked=linked, content=content, attempts=attempts is not None
             ),
         )
     return await query_json(
         request,
         lambda parts, tenant: parts.replay.page(
-            tenant, trace_id, after=place, limit=limit or MAX_PAGE, linked=linked, content=content
+            tenant,
+            trace_id,
+            after=place,
+            limit=limit or MAX_PAGE,
+            linked=linked,
+            content=content,
+            attempts=attempts is not None,
         ).document(),
     )
 

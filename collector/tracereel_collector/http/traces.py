@@ -11,6 +11,7 @@ from tracereel_collector.auth import KeyScope
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.http.dependencies import Parts, parts_of, query, query_json
 from tracereel_collector.http.parameters import (
+    Attempts,
     From,
     Number,
     ScoreValue,
@@ -143,12 +144,14 @@ async def get_trace(
     budget_bytes: Annotated[int | None, Query(ge=MIN_BYTES, le=MAX_BUDGET)] = None,
     budget_tokens: Annotated[int | None, Query(ge=MIN_BYTES // 3, le=MAX_BUDGET // 3)] = None,
     linked: bool = True,
+    attempts: Attempts = None,
 ) -> Response:
     """Return the `steps` of a run, each after its parent, including runs that it started.
 
     With `step`, only the steps below it, and its events; with `alone` too, only the step itself.
     Above `outline_above` steps, `outline` instead: the fields for a chart, by column. With a budget in
-    bytes or model tokens, the most important parts that fit, and how to request more.
+    bytes or model tokens, the most important parts that fit, and how to request more. With `attempts=all`,
+    also attempts, retries and fallbacks in which nothing was retried or replaced.
     """
     check_trace_id(trace_id)
     limits = [budget_bytes, budget_tokens and budget_tokens * BYTES_PER_TOKEN]
@@ -163,6 +166,7 @@ async def get_trace(
             alone=alone,
             budget=budget,
             outline_above=outline_above,
+            attempts=attempts is not None,
         ),
     )
 

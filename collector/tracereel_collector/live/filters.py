@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tracereel._redact.event_redaction import owner_forms
+
 TEXT_FIELDS: Final = (
     *("user_prompt", "input_summary", "output_summary", "reasoning", "final_outcome"),
     *("error_message", "original_error", "primary_error", "trigger_reason", "content"),
@@ -45,6 +47,8 @@ class TailFilter:
     def _conditions(self) -> Iterator[Callable[[Mapping[str, Any]], bool]]:
         for name, columns in _COLUMNS.items():
             if accepted := frozenset(self.values.get(name, ())):
+                if name in ("user", "session"):
+                    accepted = frozenset(form for each in accepted for form in owner_forms(each))
                 yield _is_any(columns, accepted)
         if types := self.values.get("type"):
             prefixes = tuple(name for name in types if name.endswith("."))

@@ -1,13 +1,11 @@
-"""Agent statistics: over a window, and the recent health and spending that alerts watch.
-
-Durations are counted in buckets, each of which ends at 2^(n/8) milliseconds.
-"""
+"""Agent statistics: over a window, and the recent health and spending that alerts watch."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from string import Template
 from typing import Any, Final, get_origin
 
@@ -16,14 +14,17 @@ import msgspec
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.model import AgentHealth, Spending
 from tracereel_collector.query.costs import Costs, Prices
+from tracereel_collector.query.durations import DurationCounts
 from tracereel_collector.query.store_reader import StoreReader, read_rows, usd
-from tracereel_collector.query.window import SECOND, Window, iso
-from tracereel_collector.store.rollup_agents import STEPS_PER_OCTAVE
+from tracereel_collector.query.window import SECOND, Window, hour_of, iso
+from tracereel_collector.store.rollup_agents import EXACT_DURATIONS
 from tracereel_collector.store.sql import query
 
 MAX_AGENTS = 200
 MAX_POINTS = 500
 TOP_VALUES = 20
+EXACT_EXECUTIONS: Final = 5_000
+"""Executions up to which percentiles are those of all values."""
 CONFIDENCE_STEPS = 10
 LATELY_SECONDS: Final = 300
 DAY_SECONDS: Final = 24 * 3600
@@ -48,19 +49,35 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
     execution_tokens: int
     call_nano_usd: int
     execution_nano_usd: int
-    duration_ms: int
+    duration_us: int
     confidence_ppm: int
     unpriced_nano_usd: int
     """Calculated cost of calls without a reported cost."""
+    shortest_us: int
+    longest_us: int
     durations: dict[int, int]
     confidences: dict[int, int]
     errors: dict[str, int]
     categories: dict[str, int]
     models: dict[str, int]
+    exact: tuple[int, ...] | None = None
+    """Durations of all executions in microseconds; `None` if they were not read."""
+
+    @property
+    def took(self) -> DurationCounts:
+        """Durations of the executions."""
+        return DurationCounts(
+            counts=self.durations,
+            shortest=self.shortest_us,
+            longest=self.longest_us,
+            total=self.duration_us,
+            exact=self.exact,
+        )
 
 
 _SUMMED = msgspec.structs.fields(_Sums)[2:]
-_NUMBERS = [field.name for field in _SUMMED if field.type is int]
+_BOUNDS: Final = {"shortest_us": "min", "longest_us": "max"}
+_NUMBERS = [each.name for each in _SUMMED if each.type is int and each.name not in _BOUNDS]
 _SHOWN_COUNTS = (
     *("started", "succeeded", "failed", "cancelled", "retries", "fallbacks", "decisions"),
     *("model_calls", "tool_calls"),
@@ -71,7 +88,8 @@ _MAPS = [field.name for field in _SUMMED if get_origin(field.type) is dict]
 def _selected(costs: Costs) -> str:
     found = {name: f"sum(a.{name})" for name in _NUMBERS}
     found["unpriced_nano_usd"] = costs.of_tokens("a.unpriced_tokens", at="a.minute")
-    return ",\n    ".join([*found.values(), *(f"sumMap(a.{name})" for name in _MAPS)])
+    bounds = [f"{function}(a.{name})" for name, function in _BOUNDS.items()]
+    return ",\n    ".join([*found.values(), *bounds, *(f"sumMap(a.{name})" for name in _MAPS)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +172,7 @@ class Agents:
             for n in range(grid.points)
         ]
         whole = _added(agent, steps.values())
-        spread = durations(whole.durations)
+        spread = whole.took.spread()
         return msgspec.json.encode(
             {**_shown(whole, grid), "durations": spread, "series": series, **_window(grid)}
         )
@@ -182,7 +200,7 @@ class Agents:
 
     def _sums(self, tenant: str, grid: _Grid, *, agent: str) -> list[_Sums]:
         costs = self._prices.costs()
-        return read_rows(
+        rows = read_rows(
             *(self._store, Template(query("agents")).substitute(sums=_selected(costs)), _Sums),
             **costs.parameters,
             tenant=tenant,
@@ -190,6 +208,27 @@ class Agents:
             limit=MAX_AGENTS * MAX_POINTS,
             **grid.parameters(),
         )
+        if sum(sum(row.durations.values()) for row in rows) > EXACT_EXECUTIONS:
+            return rows
+        exact = self._durations(tenant, grid, agent=agent)
+        return [_with_exact(row, exact.get((row.agent, row.bucket), ())) for row in rows]
+
+    def _durations(
+        self, tenant: str, grid: _Grid, *, agent: str
+    ) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Return all durations by agent and time step."""
+        rows = read_rows(
+            self._store,
+            Template(query("agent_durations")).substitute(EXACT_DURATIONS),
+            tuple[str, int, tuple[int, ...]],
+            tenant=tenant,
+            agent=agent,
+            limit=EXACT_EXECUTIONS,
+            # Arrival day, with a day of margin because a sender's clock may be ahead.
+            first_day=hour_of((grid.start - DAY_SECONDS) * SECOND)[:10],
+            **{name: value for name, value in grid.parameters().items() if "hour" not in name},
+        )
+        return {(name, bucket): values for name, bucket, values in rows}
 
     def _check_known(self, tenant: str, agent: str) -> None:
         known = self._store.select(
@@ -208,17 +247,30 @@ def _window(grid: _Grid) -> dict[str, Any]:
     }
 
 
+def _with_exact(row: _Sums, values: tuple[int, ...]) -> _Sums:
+    """Return a row with its exact durations, if they are as many as were counted."""
+    # The events may be gone before the sums: these are kept by months.
+    known = sum(count for count in row.durations.values() if count > 0)
+    return msgspec.structs.replace(row, exact=values) if len(values) == known else row
+
+
 def _added(agent: str, rows: Iterable[_Sums]) -> _Sums:
     """Return the sum of rows."""
     rows = list(rows)
     numbers = [sum(getattr(row, name) for row in rows) for name in _NUMBERS]
+    shortest = min((row.shortest_us for row in rows), default=0)
+    longest = max((row.longest_us for row in rows), default=0)
     maps: list[dict[Any, int]] = []
     for name in _MAPS:
         counts: Counter[Any] = Counter()
         for row in rows:
             counts.update(getattr(row, name))
         maps.append(dict(counts))
-    return _Sums(agent, 0, *numbers, *maps)
+    exact = [row.exact for row in rows]
+    known = None if None in exact else tuple(chain.from_iterable(filter(None, exact)))
+    values: list[Any] = [*numbers, shortest, longest, *maps]
+    added = _Sums(agent, 0, *values)
+    return msgspec.structs.replace(added, exact=known)
 
 
 def _sparkline(steps: Mapping[int, _Sums], grid: _Grid) -> dict[str, list[int]]:
@@ -243,7 +295,7 @@ def _shown(row: _Sums, grid: _Grid) -> dict[str, Any]:
         "error_rate": round(row.failed / ended, 6) if ended else None,
         **{name: getattr(row, name) for name in _SHOWN_COUNTS},
         **_usage(row),
-        "latency": latency(row.durations, row.duration_ms),
+        "latency": row.took.latency(),
         "confidence": confidence(row.confidences, row.confidence_ppm),
         "errors": _top(row.errors),
         "error_categories": _top(row.categories),
@@ -259,8 +311,8 @@ def _point(row: _Sums | None) -> dict[str, Any]:
         "failed": row.failed,
         "retries": row.retries,
         "fallbacks": row.fallbacks,
-        "p50_ms": percentile(row.durations, 0.5),
-        "p95_ms": percentile(row.durations, 0.95),
+        "p50_ms": row.took.percentile(0.5),
+        "p95_ms": row.took.percentile(0.95),
         "confidence": mean,
         **_usage(row),
     }
@@ -276,41 +328,6 @@ def _top(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the most frequent values; counts of deleted rows may be 0 or less."""
     known = sorted(((-n, name) for name, n in counts.items() if n > 0))
     return {name: -n for n, name in known[:TOP_VALUES]}
-
-
-def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return the duration below which a share of the values lies; `None` without values."""
-    known = {number: count for number, count in counts.items() if count > 0}
-    rank = share * sum(known.values())
-    seen = 0
-    for number in sorted(known):
-        seen += known[number]
-        if seen >= rank:
-            # The middle of a bucket is within 5 % of all its values.
-            return round(float(2 ** ((number - 0.5) / STEPS_PER_OCTAVE)), 3)
-    return None
-
-
-def latency(counts: Mapping[int, int], total_ms: int) -> dict[str, float | None]:
-    """Return percentiles and the exact mean of durations."""
-    number = sum(counts.values())
-    return {
-        **{f"p{share}_ms": percentile(counts, share / 100) for share in (50, 90, 95, 99)},
-        "mean_ms": round(total_ms / number, 3) if number > 0 else None,
-    }
-
-
-def durations(counts: Mapping[int, int]) -> list[dict[str, float | int]]:
-    """Return the count of each nonempty bucket, shortest first."""
-    return [
-        {
-            "from_ms": round(2 ** ((number - 1) / STEPS_PER_OCTAVE), 6),
-            "to_ms": round(2 ** (number / STEPS_PER_OCTAVE), 6),
-            "executions": counts[number],
-        }
-        for number in sorted(counts)
-        if counts[number] > 0
-    ]
 
 
 def confidence(counts: Mapping[int, int], total_ppm: int) -> dict[str, object]:

@@ -13,7 +13,6 @@ import msgspec
 
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.serialize import (
-    milliseconds,
     shown_error,
     shown_failure,
     shown_path,
@@ -86,6 +85,7 @@ def _encoded(
     return msgspec.json.encode(
         {
             "trace_id": analysis.run.trace_id,
+            "name": analysis.identity.name or None,
             "state": analysis.state,
             **head,
             "steps": steps,
@@ -100,11 +100,11 @@ def _heads(analysis: Analysis, budget: int) -> list[dict[str, Any]]:
     """Return candidates for the head, from longest to shortest; the last always fits."""
     run = analysis.run
     origin = run.began
-    base = counts(run)
+    base = counts(analysis)
     figures = {
         "total_events": base["total_events"],
         "total_steps": len(run.steps),
-        "duration_ms": milliseconds(run.ended - origin),
+        "duration_ms": base["duration_ms"],
         "errors": base["errors"],
         "retries": base["retries"],
         "fallbacks": base["fallbacks"],

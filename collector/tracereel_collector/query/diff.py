@@ -16,6 +16,7 @@ from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.serialize import filled, milliseconds, shown_error
 from tracereel_collector.query.run.steps import DECISION, NO_EVENT, RunStep
+from tracereel_collector.query.run.summary import counts
 from tracereel_collector.query.trace import Traces, head_of
 
 MAX_SHOWN = 1_000
@@ -84,8 +85,7 @@ def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str,
     first = min(real, key=lambda each: (each.offset_ms, -each.pair.depth), default=None)
     listed = differences if everything else real
     changes = [each.change for each in differences]
-    lengths = [milliseconds(each.run.ended - each.run.began) for each in (a, b)]
-    failed = [sum(step.is_failed for step in each.run.steps) for each in (a, b)]
+    figures = [counts(each) for each in (a, b)]
     return {
         "a": _about(a),
         "b": _about(b),
@@ -96,12 +96,12 @@ def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str,
             **{name: changes.count(name) for name in ("same", "changed", "added", "removed")},
         },
         "totals": {
-            "duration_ms": _delta(*lengths),
+            "duration_ms": _delta(*(each["duration_ms"] for each in figures)),
             "tokens": _delta(a.usage.tokens, b.usage.tokens),
             "cost_usd": _delta(a.usage.cost_usd, b.usage.cost_usd),
             "wasted_ms": _delta(a.waste.time_ms, b.waste.time_ms),
             "steps": _delta(len(a.run.steps), len(b.run.steps)),
-            "failed": _delta(*failed),
+            "errors": _delta(*(each["errors"] for each in figures)),
         },
         "steps": [_shown(each, a, b) for each in listed[:MAX_SHOWN]],
         "truncated": len(listed) > MAX_SHOWN or a.run.truncated or b.run.truncated,

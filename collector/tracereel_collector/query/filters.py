@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.costs import COST
+from tracereel_collector.query.run.tree import STALE_SECONDS
 from tracereel_collector.store.dialects.own import attributes_with
-from tracereel_collector.store.rollups import TAG_KINDS
+from tracereel_collector.store.rollups import MAX_TAG, TAG_KINDS
 from tracereel_collector.store.sql import query
 
 MAX_VALUES = 20
@@ -16,6 +18,8 @@ MAX_VALUES = 20
 MAX_WORDS = 8
 WIDEST: Final = 1.7e308
 """Bound used when no minimum or maximum of a score is given."""
+OWNERS: Final = frozenset({"user", "session"})
+"""Filters whose values are also found in their redacted form."""
 CRASHED = "crashed"
 """Status of a run that never ended and whose emitters are gone."""
 STATUSES: Final = (
@@ -34,28 +38,35 @@ _TOKENS = (
 
 COLUMNS: Final[dict[str, str]] = {
     "started": "toUnixTimestamp64Nano(min(s.started))",
-    "duration_ms": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
-    " - toUnixTimestamp64Nano(min(s.started)), 1000000)",
+    "duration_us": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
+    " - toUnixTimestamp64Nano(min(s.started)), 1000)",
     "nano_usd": COST,
     "tokens": f"toInt64({_TOKENS})",
-    "events": "toInt64(sum(s.events))",
-    "errors": "toInt64(sum(s.errors))",
+    # Entries of the timeline. Spans of the SDK are the same entries as their events.
+    "events": "toInt64(sum(s.events) + sum(s.spans) + sum(s.span_events)"
+    " - if(sum(s.events) > 0, sum(s.own_spans), 0))",
+    "errors": """toInt64(multiIf(
+        sum(s.events) = 0, sum(s.errors) + sum(s.own_span_errors),
+        sum(s.errors) > 0, sum(s.errors),
+        sum(s.failed_pipelines)))""",
     "retries": "toInt64(sum(s.retries))",
     "fallbacks": "toInt64(sum(s.fallbacks))",
     "confidence_ppm": "toInt64(min(s.confidence) * 1000000)",
-    "status": """multiIf(
+    "status": f"""multiIf(
         sum(s.pipelines_open) > 0, 'running',
-        startsWith(max(s.closing), '2'), substring(max(s.closing), 18),
+        startsWith(max(s.closing), '5'), substring(max(s.closing), 18),
         sum(s.executions_open) > 0, 'running',
-        max(s.closing) != '', substring(max(s.closing), 18),
-        sum(s.events) > 0, 'unknown',
-        'running')""",
+        max(s.closing) >= '1', substring(max(s.closing), 18),
+        max(s.closing) = '', if(sum(s.events) > 0, 'unknown', 'running'),
+        -- Only spans inside of another one: it may be still going on.
+        max(s.ended) > now64(9) - INTERVAL {STALE_SECONDS} SECOND, 'running',
+        substring(max(s.closing), 18))""",
 }
 """Properties of a run, as SQL over its rows of `trace_summaries`."""
 
 SORTS: Final = {
     "started_at": "started",
-    "duration_ms": "duration_ms",
+    "duration_ms": "duration_us",
     "cost_usd": "nano_usd",
     "tokens": "tokens",
     "events": "events",
@@ -65,7 +76,7 @@ SORTS: Final = {
 """Sort keys and their columns; all are integers."""
 
 RANGES: Final = {
-    "duration_ms": ("duration_ms", 1),
+    "duration_ms": ("duration_us", 1_000),
     "cost_usd": ("nano_usd", 10**9),
     "tokens": ("tokens", 1),
     "confidence": ("confidence_ppm", 10**6),
@@ -173,7 +184,10 @@ def as_sql(filters: TraceFilters, **parameters: Any) -> FilterSql:
                 f"{kind} is not searched by; expected one of {', '.join(TAG_KINDS)}"
             )
         _few(kind, values)
-        tags = [f"{kind}:{value[:256]}" for value in values]
+        forms = (
+            [form for each in values for form in owner_forms(each)] if kind in OWNERS else values
+        )
+        tags = [f"{kind}:{value[:MAX_TAG]}" for value in forms]
         names = [f"{kind}_{number}" for number in range(len(tags))]
         found = " OR ".join(f"has(s.tags, {{{name}:String}})" for name in names)
         made.columns[f"is_{kind}"] = f"max({found})"

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
-from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.rows import (
     BEGINNING,
@@ -31,6 +30,7 @@ from tracereel_collector.query.run.timeline import (
     span_event_entry,
     timeline_of,
 )
+from tracereel_collector.query.search import Search
 from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import Traces
 
@@ -71,14 +71,20 @@ class ReplayQuery:
 
     reader: RunReader
     traces: Traces
+    search: Search
 
     def document(
-        self, tenant: str, trace_id: str, *, linked: bool = True, content: bool = True
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        linked: bool = True,
+        content: bool = True,
+        attempts: bool = False,
     ) -> bytes:
-        """Return the whole run as JSON; without `content`, large content is left out."""
-        return self._whole(
-            tenant, trace_id, after=BEGINNING, limit=None, linked=linked, content=content
-        ).document()
+        """Return the whole run as JSON; `attempts` as in the tree, `content` as in `RunReader.read`."""
+        given = {"linked": linked, "content": content, "attempts": attempts}
+        return self._whole(tenant, trace_id, after=BEGINNING, limit=None, **given).document()
 
     def page(
         self,
@@ -89,13 +95,13 @@ class ReplayQuery:
         limit: int,
         linked: bool = True,
         content: bool = True,
+        attempts: bool = False,
     ) -> Page:
         """Return the entries after a position; for a large run, only these are read."""
         counts, trace_ids = self.reader.counts(tenant, trace_id, linked=linked)
         if counts.total_events <= WHOLE_EVENTS:
-            return self._whole(
-                tenant, trace_id, after=after, limit=limit, linked=linked, content=content
-            )
+            given: dict[str, Any] = {"linked": linked, "content": content, "attempts": attempts}
+            return self._whole(tenant, trace_id, after=after, limit=limit, **given)
         traces = sorted(set(counts.otel_trace_ids) - {""})
         events, spans, span_events, span_counts = self.reader.page(
             tenant, trace_ids, traces, after=after, limit=limit + 1, content=content
@@ -105,7 +111,7 @@ class ReplayQuery:
         merged = sorted(rows, key=_time_order)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
-        given: dict[str, Any] = {"tenant": tenant, "origin": counts.began}
+        given = {"tenant": tenant, "origin": counts.began}
         for row in merged[:limit]:
             if isinstance(row, SpanRow):
                 key = place_key(max(0, row.began), row.span_id)
@@ -117,8 +123,7 @@ class ReplayQuery:
                 entries.append(span_event_entry(row, cursor, **given))
             else:
                 cursor = last = Cursor(row.hlc, row.sequence_number)
-                if row.event_type != TAPE_RECORDED:
-                    entries.append(event_entry(row, **given))
+                entries.append(event_entry(row, **given))
         return Page(
             trace_id=trace_id,
             entries=entries,
@@ -140,9 +145,10 @@ class ReplayQuery:
         limit: int | None,
         linked: bool,
         content: bool,
+        attempts: bool,
     ) -> Page:
         analysis = self.traces.analysis(
-            tenant, trace_id, whole=True, linked=linked, content=content
+            tenant, trace_id, whole=True, linked=linked, content=content, attempts=attempts
         )
         entries = [entry for entry in timeline_of(analysis, tenant=tenant) if entry.cursor > after]
         more = limit is not None and len(entries) > limit
@@ -164,17 +170,22 @@ class ReplayQuery:
         cost = counts.call_cost if has_calls else counts.said_cost
         if counts.unpriced:
             cost = self.reader.cost(tenant, trace_ids, counts)
+        # The list has the same figures of the run itself.
+        row = next(iter(self.search.by_ids(tenant, {trace_ids[0]: counts.began})), {})
         return {
             "total_events": counts.total_events + spans.spans + spans.span_events,
             "agents_executed": len(counts.agents),
-            "total_time_ms": (counts.ended - counts.began) // MILLI,
-            "errors": counts.errors,
+            "total_time_ms": round(row.get("duration_ms", (counts.ended - counts.began) / MILLI)),
+            "errors": row.get("errors", counts.errors),
             "retries": counts.retries + spans.retries,
             "fallbacks": counts.fallbacks + spans.fallbacks,
             "decisions": counts.decisions + spans.decisions,
             "agents": counts.agents,
             "pipeline_type": counts.pipeline_type or None,
             "status": counts.status or None,
+            "name": row.get("name"),
+            "state": row.get("status"),
+            "duration_ms": row.get("duration_ms"),
             "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
             "llm_cost_usd": cost,
             "total_spans": spans.spans,

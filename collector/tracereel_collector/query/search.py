@@ -98,7 +98,7 @@ class _FoundTrace(msgspec.Struct, array_like=True, gc=False):
     started_unix_nano: int
     started_at: str
     ended_at: str
-    duration_ms: int
+    duration_ms: float
     status: str
     opened: str
     otel_trace_ids: list[str]
@@ -273,7 +273,8 @@ class Search:
             return {}
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
-        columns = {name: COLUMNS[name] for name in ("duration_ms", "status", "tokens", "nano_usd")}
+        shown = ("duration_us", "status", "events", "errors", "tokens", "nano_usd")
+        columns = {name: COLUMNS[name] for name in shown}
 
         def read() -> list[_FoundTrace]:
             return read_rows(

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
@@ -14,6 +15,7 @@ from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.search import Reach, Search
 from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row, usd
 from tracereel_collector.query.window import DAY, HOUR, Window, hour_of
+from tracereel_collector.store.rollups import MAX_TAG
 from tracereel_collector.store.sql import query
 
 MAX_SESSIONS = 500
@@ -33,7 +35,7 @@ _RECENT = _RUNS_WHERE % "ended >= fromUnixTimestamp64Nano({since:Int64}, 'UTC')"
 _NAMED = _RUNS_WHERE % (
     # The index finds candidate rows; comparing the tags of every row would be slow.
     "indexHint(hasAny(tags, {session_tags:Array(String)}))"
-    " AND arrayFirst(t -> startsWith(t, 'session:'), tags) IN {session_tags:Array(String)}"
+    " AND arrayFirst(t -> startsWith(t, 'session:'), arraySort(tags)) IN {session_tags:Array(String)}"
 )
 """Conditions on whole runs, because the session tag may be in any of their hours."""
 _LATEST = cursors.CursorPosition(value=2**63 - 1, name="\U0010ffff")
@@ -125,9 +127,10 @@ class Sessions:
             lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
         if lately:
             asked["session_tags"] = [f"session:{name}" for name in lately]
-        fragments = {name: COLUMNS[name] for name in ("status", "tokens", "nano_usd")}
+        fragments = {name: COLUMNS[name] for name in ("status", "errors", "tokens", "nano_usd")}
         statement = reach.fill("sessions", first=_NAMED if lately else "", **fragments)
-        given = {**asked, **reach.costs.parameters, "user": user}
+        users = [f"user:{form[:MAX_TAG]}" for form in owner_forms(user)] if user else []
+        given = {**asked, **reach.costs.parameters, "user_tags": users}
         rows = read_rows(self.store, statement, _Session, **given)
         following = None
         if len(rows) > limit:
@@ -160,7 +163,8 @@ class Sessions:
         self, tenant: str, session_id: str, *, events: int = 0, after_event: int = 0
     ) -> bytes:
         """Return one session with its turns as JSON, oldest first, and up to `events` of its events."""
-        given = {"session_tag": f"session:{session_id[:256]}", "limit": MAX_TURNS + 1}
+        tags = [f"session:{form[:MAX_TAG]}" for form in owner_forms(session_id)]
+        given = {"session_tags": tags, "limit": MAX_TURNS + 1}
         rows = read_rows(self.store, query("session_runs"), tuple[str, int], tenant=tenant, **given)
         starts = dict(rows)
         if not starts:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -35,23 +35,24 @@ class Traces:
         whole: bool = False,
         linked: bool = True,
         content: bool = True,
+        attempts: bool = False,
     ) -> Analysis:
-        """Return the analysed run; `whole` and `content` as in `RunReader.read`."""
+        """Return the analysed run; `content` as in `RunReader.read`, `attempts` as in `build`."""
         rows = self.reader.read(tenant, trace_id, whole=whole, linked=linked, content=content)
-        return analyse(self._settled(tenant, rows), rows.prices)
+        return analyse(self._settled(tenant, rows, attempts=attempts), rows.prices)
 
     def run(self, tenant: str, trace_id: str, *, linked: bool = True) -> RunTree:
         """Return the tree of a run without further analysis."""
         return self._settled(tenant, self.reader.read(tenant, trace_id, linked=linked))
 
-    def _settled(self, tenant: str, rows: RunRows) -> RunTree:
+    def _settled(self, tenant: str, rows: RunRows, *, attempts: bool = False) -> RunTree:
         """Build the run and set the status of steps without an end."""
-        run, now = build(rows), self.now_unix_nano()
+        run, now = build(rows, attempts=attempts), self.now_unix_nano()
         waiting = {step.clock for step in run.steps if is_open(step)}
         if waiting:
             emitters = self.reader.emitters(tenant, waiting, now_unix_milli=now // MILLI)
             settle(run, emitters, now_unix_nano=now)
-        return run
+        return replace(run, now=now)
 
     def document(
         self,
@@ -63,15 +64,17 @@ class Traces:
         alone: bool = False,
         budget: int | None = None,
         outline_above: int | None = None,
+        attempts: bool = False,
     ) -> bytes:
         """Return the tree of a run, or a part of it, as JSON.
 
         `step_id` selects the part below one step, and `alone` the step itself. `budget` limits the response
-        to the most important steps. Above `outline_above` steps, an outline replaces the steps.
+        to the most important steps. Above `outline_above` steps, an outline replaces the steps. `attempts`
+        keeps steps in which nothing was retried or replaced.
         """
         if alone and step_id is not None:
             return msgspec.json.encode(self._alone(tenant, trace_id, step_id))
-        analysis = self.analysis(tenant, trace_id, linked=linked)
+        analysis = self.analysis(tenant, trace_id, linked=linked, attempts=attempts)
         top = _step(analysis, step_id) if step_id is not None else None
         if budget is not None:
             roots = analysis.run.roots if top is None else [top]
@@ -90,9 +93,9 @@ class Traces:
             rows = RunRows(
                 trace_id=trace_id, trace_ids=(trace_id,), events=events, spans=(), prices={}
             )
-            analysis = analyse(self._settled(tenant, rows), {})
+            analysis = analyse(self._settled(tenant, rows, attempts=True), {})
         else:  # also for foreign spans and steps of child runs
-            analysis = self.analysis(tenant, trace_id)
+            analysis = self.analysis(tenant, trace_id, attempts=True)
         top = _step(analysis, step_id)
         (shown,) = listed(analysis, [top])
         return {"trace_id": trace_id, "step": shown, "events": self._sent(tenant, top)}
@@ -109,7 +112,8 @@ def _step(analysis: Analysis, step_id: str) -> RunStep:
         if step.id == step_id:
             return step
     raise StepNotFoundError(
-        f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}", hint="see `id` of its steps"
+        f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}",
+        hint="see `id` of its steps; ?attempts=all has all of them",
     )
 
 
@@ -127,9 +131,7 @@ def document_of(analysis: Analysis, *, outlined: bool = False) -> dict[str, Any]
 
 def head_of(analysis: Analysis) -> dict[str, Any]:
     """Return the identity, start and state of a run."""
-    run = analysis.run
-    sessions = (row.session_id for row in run.events if row.session_id)
-    users = (row.user_id for row in run.events if row.user_id)
+    run, identity = analysis.run, analysis.identity
     parents = (row.parent_trace_id for row in run.events if row.trace_id == run.trace_id)
     return {
         "trace_id": run.trace_id,
@@ -137,8 +139,9 @@ def head_of(analysis: Analysis) -> dict[str, Any]:
             {row.otel_trace_id for row in run.events} | {row.trace_id for row in run.spans}
         ),
         "parent_trace_id": next((each for each in parents if each), None),
-        "session_id": next(sessions, None),
-        "user_id": next(users, None),
+        "name": identity.name or None,
+        "session_id": identity.session_id or None,
+        "user_id": identity.user_id or None,
         "time": moment(run.began),
         "state": analysis.state,
     }

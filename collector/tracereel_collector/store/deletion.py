@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.rollup_agents import SUBTRACT
 from tracereel_collector.store.sql import query
@@ -56,15 +57,16 @@ def runs_of(store: ClickHouseStore, tenant: str, ids: list[str]) -> RunsToDelete
 def traces_of_user(
     store: ClickHouseStore, tenant: str, user_id: str, *, done: set[str]
 ) -> list[str]:
-    """Return runs of a user that are not in `done`, at most `MAX_TRACES`."""
+    """Return runs of a user, hashed or not, that are not in `done`, at most `MAX_TRACES`."""
     limit = MAX_TRACES + len(done)
-    found = _names(store, "traces_of_user", tenant=tenant, user_id=user_id, limit=limit)
+    forms = list(owner_forms(user_id))
+    found = _names(store, "traces_of_user", tenant=tenant, user_ids=forms, limit=limit)
     return [name for name in found if name not in done][:MAX_TRACES]
 
 
 def spans_of_user(store: ClickHouseStore, tenant: str, user_id: str) -> RunsToDelete:
     """Return the spans of a user in traces that are shared with other runs."""
-    asked = {"tenant": tenant, "user_id": user_id, "limit": MAX_TRACES}
+    asked = {"tenant": tenant, "user_ids": list(owner_forms(user_id)), "limit": MAX_TRACES}
     found = _select(store, tuple[str, str], "spans_of_user", **asked)
     return RunsToDelete(
         tenant=tenant,

@@ -6,6 +6,7 @@ from tracereel import semconv
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.rollups import (
     CLOSING,
+    MAX_DURATION_MS,
     UNPRICED_COLUMNS,
     UNPRICED_OF_SPANS,
     in_reach,
@@ -13,14 +14,20 @@ from tracereel_collector.store.rollups import (
 )
 from tracereel_collector.store.template import rendered
 
-STEPS_PER_OCTAVE: Final = 8
-"""Duration buckets per factor of two. Each is 2^(1/8) times the last: percentiles are within 5 %."""
+STEPS_PER_OCTAVE: Final = 72
+"""Duration buckets per factor of two. Each is 2^(1/72) times the last: percentiles are within 1 %."""
+_NO_DURATION = 2**62
 
 _IS_CALL = f"event_type = '{semconv.LLM_CALLED}'"
 _ENDS = f"event_type IN {CLOSING!r}"
 _SPAN_AGENT, _SPAN_CALL = "CallKind = 'agent'", f"CallKind IN {DIRECT_KINDS!r}"
 _SPAN_MODEL = "if(ModelServed = '', ModelRequested, ModelServed)"
-_DURATION = "agent_events.duration_ms"
+_IS_EXACT = "agent_events.span_began > 0 AND agent_events.span_ended >= agent_events.span_began"
+_DURATION = f"""if({_IS_EXACT},
+        intDiv(agent_events.span_ended - agent_events.span_began, 1000),
+        toInt64(least(ifNull(agent_events.duration_ms, 0), {MAX_DURATION_MS})) * 1000)"""
+_HAS_DURATION = f"{_ENDS} AND ({_IS_EXACT} OR isNotNull(agent_events.duration_ms))"
+_SPAN_DURATION = f"toInt64(least(intDiv(Duration, 1000), {MAX_DURATION_MS} * 1000))"
 
 
 class _AgentSum(NamedTuple):
@@ -30,10 +37,18 @@ class _AgentSum(NamedTuple):
     events: str
     spans: str
     comment: str
+    bound: str = ""
+    """min or max for a column that is not a sum; deletions do not change it."""
 
     @property
     def function(self) -> str:
-        return "sumMap" if self.kind.startswith("Map") else "sum"
+        return self.bound or ("sumMap" if self.kind.startswith("Map") else "sum")
+
+    def taken(self, name: str) -> str:
+        """Return SQL for what is added to forget a row."""
+        if self.bound:
+            return str(_NO_DURATION if self.bound == "min" else 0)
+        return f"-a.{name}" if self.function == "sum" else f"mapApply((k, v) -> (k, -v), a.{name})"
 
 
 def _number(comment: str, events: str, spans: str = "toInt64(0)") -> _AgentSum:
@@ -61,9 +76,21 @@ def _counts(
     return _AgentSum(kind, counted(*events), counted(*spans) if spans else empty, comment)
 
 
-def _bucket(milliseconds: str) -> str:
-    """Return SQL for the bucket of a duration; the inverse is `bucket_bounds` in `query/buckets.py`."""
-    return f"toInt16(ceil(log2(greatest(toFloat64({milliseconds}), 0.001)) * {STEPS_PER_OCTAVE}))"
+def _bucket(microseconds: str) -> str:
+    """Return SQL for the bucket of a duration; `query/durations.py` has the inverse."""
+    return f"toInt16(ceil(log2(greatest(toFloat64({microseconds}), 1)) * {STEPS_PER_OCTAVE}))"
+
+
+def _bound(function: str) -> _AgentSum:
+    """Return the column of the shortest or longest duration."""
+    none = _NO_DURATION if function == "min" else 0
+    return _AgentSum(
+        "Int64",
+        f"{function}(if({_HAS_DURATION}, {_DURATION}, {none}))",
+        f"{function}(if({_SPAN_AGENT}, {_SPAN_DURATION}, {none}))",
+        f"of one execution; {none} for none",
+        bound=function,
+    )
 
 
 _AGENT_SUMS: Final = {
@@ -101,16 +128,18 @@ _AGENT_SUMS: Final = {
         "cost of model calls", f"sumIf(nano_usd, {_IS_CALL})", f"sum({nano_usd('CostUsd')})"
     ),
     "execution_nano_usd": _number("cost as executions told it", f"sumIf(nano_usd, {_ENDS})"),
-    "duration_ms": _number(
+    "duration_us": _number(
         "of all executions together",
-        f"sumIf(toInt64(ifNull({_DURATION}, 0)), {_ENDS})",
-        f"sumIf(toInt64(intDiv(Duration, 1000000)), {_SPAN_AGENT})",
+        f"sumIf({_DURATION}, {_HAS_DURATION})",
+        f"sumIf({_SPAN_DURATION}, {_SPAN_AGENT})",
     ),
+    "shortest_us": _bound("min"),
+    "longest_us": _bound("max"),
     "durations": _counts(
-        "executions by duration: n holds those up to 2^(n/8) ms",
+        f"executions by duration: n holds those up to 2^(n/{STEPS_PER_OCTAVE}) microseconds",
         "Int16",
-        (_bucket(f"ifNull({_DURATION}, 0)"), f"{_ENDS} AND isNotNull({_DURATION})"),
-        (_bucket("Duration / 1000000"), _SPAN_AGENT),
+        (_bucket(_DURATION), _HAS_DURATION),
+        (_bucket(_SPAN_DURATION), _SPAN_AGENT),
     ),
     "confidence_ppm": _number(
         "all confidences together, in millionths",
@@ -169,12 +198,7 @@ def _span_sums(where: str = "") -> str:
 
 
 def _subtracted(sums: str) -> str:
-    taken = ", ".join(
-        f"mapApply((k, v) -> (k, -v), a.{name}) AS {name}"
-        if each.function == "sumMap"
-        else f"-a.{name} AS {name}"
-        for name, each in _AGENT_SUMS.items()
-    )
+    taken = ", ".join(f"{each.taken(name)} AS {name}" for name, each in _AGENT_SUMS.items())
     return (
         f"INSERT INTO agent_minutes SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a"
     )
@@ -189,6 +213,16 @@ SUBTRACT: Final = {
     ),
 }
 """Statements that subtract runs from the rollup; run each once, directly before the delete."""
+
+EXACT_DURATIONS: Final = {
+    "event_moment": in_reach("timestamp"),
+    "event_us": _DURATION,
+    "event_ends": _HAS_DURATION,
+    "span_moment": in_reach("Timestamp"),
+    "span_us": _SPAN_DURATION,
+    "span_ends": _SPAN_AGENT,
+}
+"""Values of `$name` in `agent_durations.sql`, which reads what the rollup counts."""
 
 FRAGMENTS: Final = {
     "event_agent_sums": _event_sums(),

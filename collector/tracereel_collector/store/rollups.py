@@ -22,6 +22,12 @@ MAX_TAG: Final = 256
 MAX_PROMPT: Final = 300
 
 CLOSING = (semconv.EXECUTION_COMPLETED, semconv.EXECUTION_FAILED, semconv.EXECUTION_CANCELLED)
+MAX_DURATION_MS: Final = 31_536_000_000
+"""Longest reported duration from which the beginning of a call is calculated: a year."""
+ATTEMPTS: Final = ("attempt", "retry", "fallback")
+"""Types of steps around attempts; their failure is that of what they contain."""
+OPERATION: Final = f"^({semconv.EXECUTE_TOOL}|step|retrieval) "
+"""Pattern of the word before the name in the name of a call's span."""
 KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _MOST_TOKENS = 2**53
 _MAX_MODEL = 256
@@ -81,13 +87,21 @@ def _clock(nano: str, *, earliest: bool) -> str:
     return f"hex(bitNot({number}))" if earliest else f"hex({number})"
 
 
-def _marks(event_type: str, *, own: str) -> str:
-    """Return SQL for the number of span events that programs added in place of an event.
+_OWN_MARKS = {
+    semconv.RETRY_ATTEMPTED: "reason",
+    semconv.FALLBACK_TRIGGERED: "primary_agent",
+    semconv.DECISION_RECORDED: "decision_id",
+}
+"""Attribute by which a span event of the SDK is known; these are counted as events."""
 
-    Those of the SDK have the attribute `own`; they are counted as events.
-    """
-    name, _ = semconv.SPAN_EVENTS[event_type]
-    counted = f"n = '{name}' AND NOT (ScopeName = 'tracereel' AND mapContains(a, '{own}'))"
+
+def _marks(event_type: str = "") -> str:
+    """Return SQL for the number of span events that programs added, or of those that tell an event."""
+    names = {semconv.SPAN_EVENTS[kind][0]: own for kind, own in _OWN_MARKS.items()}
+    own = f"transform(toString(n), {list(names)}, {list(names.values())}, '')"
+    counted = f"NOT (ScopeName = 'tracereel' AND mapContains(a, {own}))"
+    if event_type:
+        counted = f"n = '{semconv.SPAN_EVENTS[event_type][0]}' AND {counted}"
     return f"sum(arrayCount((n, a) -> {counted}, `Events.Name`, `Events.Attributes`))"
 
 
@@ -148,8 +162,15 @@ FRAGMENTS: Final = {
         "event_summaries.sql",
         moment=in_reach("timestamp"),
         earliest=_clock("hlc", earliest=True),
+        earliest_begun=_clock("greatest(0, began_nano)", earliest=True),
         latest=_clock("hlc", earliest=False),
         closing=CLOSING,
+        calls=tuple(sorted(semconv.CALLS)),
+        pipelines=(semconv.PIPELINE_STARTED, semconv.PIPELINE_COMPLETED),
+        executions=(semconv.EXECUTION_STARTED, *CLOSING),
+        attempts=ATTEMPTS,
+        operation=OPERATION,
+        max_duration=MAX_DURATION_MS,
         tags=_tags(
             agent="agent_name",
             pipeline="pipeline_type",
@@ -174,9 +195,10 @@ FRAGMENTS: Final = {
         earliest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
         latest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),
         direct_kinds=DIRECT_KINDS,
-        retries=_marks(semconv.RETRY_ATTEMPTED, own="reason"),
-        fallbacks=_marks(semconv.FALLBACK_TRIGGERED, own="primary_agent"),
-        decisions=_marks(semconv.DECISION_RECORDED, own="decision_id"),
+        marks=_marks(),
+        retries=_marks(semconv.RETRY_ATTEMPTED),
+        fallbacks=_marks(semconv.FALLBACK_TRIGGERED),
+        decisions=_marks(semconv.DECISION_RECORDED),
         nano_usd=nano_usd("CostUsd"),
         tags=_tags(
             agent="AgentName",

@@ -326,6 +326,11 @@ def class_name(text: str) -> str:
     return found.group() if found is not None else error_name(text)
 
 
+def owner_forms(value: str) -> tuple[str, ...]:
+    """Return the forms in which the id of a user or session may be stored: as it is, and hashed."""
+    return (value, hashed(value))
+
+
 def hashed(value: str) -> str:
     """Return a stable hash that replaces a text."""
     return f"sha256:{hashlib.sha256(value.encode('utf-8', 'replace')).hexdigest()[:16]}"

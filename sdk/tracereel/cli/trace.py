@@ -41,13 +41,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alone", action="store_true", help="Leave out the runs that this one started."
     )
+    parser.add_argument(
+        "--attempts",
+        action="store_true",
+        help="Also attempts, retries and fallbacks in which nothing was retried or replaced.",
+    )
 
 
 @collector_command
 def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show the tree of a run, or a step and its content."""
     with progress("reading"):
-        trace = client.trace(args.trace_id, step=args.step, linked=not args.alone)
+        trace = client.trace(
+            args.trace_id, step=args.step, linked=not args.alone, attempts=args.attempts
+        )
     if args.json:
         print_json(trace.model_dump(mode="json", exclude_unset=True))
     else:
@@ -94,7 +101,8 @@ def _header(trace: Trace) -> Iterator[tuple[str, str]]:
     yield "trace", trace.trace_id
     yield "state", joined([trace.state or "", text(summary, "pipeline_type")])
     yield "started", moment(trace.time)
-    yield "took", duration(number(summary, "total_time_ms"))
+    took = number(summary, "duration_ms")
+    yield "took", duration(number(summary, "total_time_ms") if took is None else took)
     yield "session", trace.session_id or ""
     yield "user", trace.user_id or ""
     yield "parent", trace.parent_trace_id or ""

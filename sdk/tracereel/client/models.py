@@ -182,6 +182,7 @@ class Trace(Model):
     """Run as a tree."""
 
     trace_id: str
+    name: str | None = None
     state: str | None = None
     time: datetime | None = None
     parent_trace_id: str | None = None

@@ -119,12 +119,14 @@ class Client(Transport):
         budget_bytes: int | None = None,
         budget_tokens: int | None = None,
         linked: bool = True,
+        attempts: bool = False,
     ) -> Trace:
         """Return a run as a tree, or the subtree of a step.
 
         A budget, in bytes or in tokens of a language model, limits it to the most important parts. A run of
         more than `outline_above` steps is returned in `outline`, a sixth of the size. `linked=False` omits
-        the runs that this one started.
+        the runs that this one started. `attempts` includes attempts, retries and fallbacks in which nothing
+        was retried or replaced.
         """
         params: Params = {
             "step": step,
@@ -132,6 +134,7 @@ class Client(Transport):
             "budget_bytes": budget_bytes,
             "budget_tokens": budget_tokens,
             "linked": None if linked else False,
+            "attempts": "all" if attempts else None,
         }
         return self._of_trace(Trace, trace_id, params=params)
 

@@ -110,7 +110,9 @@ class TracereelHandler(BaseCallbackHandler):
                 run.scope.attach()
         elif parent is None and _HIDDEN not in tags:
             around = context.current_execution()
-            if around is None or metadata.get("ls_integration") == "langgraph":
+            # Graphs name who built them (`langgraph`, `langchain_create_agent` …); older ones do not.
+            is_graph = "ls_integration" in metadata or run.name == "LangGraph"
+            if around is None or is_graph:
                 _open_agent(run)
             else:
                 _open(run, StepSpec(run.name, step_type="chain", ids={}, inputs=None), inputs)

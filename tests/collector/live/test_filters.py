@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.contract import EXAMPLES, example
+from tracereel._redact.event_redaction import hashed
 from tracereel_collector.live.filters import VALUES, TailFilter
 
 FAILED = {
@@ -47,6 +48,14 @@ def test_a_condition_wants_the_very_value_or_one_of_several(name, field):
     assert not passes(FAILED, **{name: ["other"]})
     assert not passes({}, **{name: [value]})
     assert not passes({field: [value]}, **{name: [value]})
+
+
+@pytest.mark.parametrize(("name", "field"), [("user", "user_id"), ("session", "session_id")])
+def test_an_id_that_is_stored_as_a_hash_is_found_by_the_id(name, field):
+    test = TailFilter(values={name: ("ana@example.com",)}).test()
+
+    assert test({field: hashed("ana@example.com")})
+    assert not test({field: hashed("eva@example.com")})
 
 
 def test_conditions_hold_together():

@@ -40,10 +40,11 @@ def costs(priced, tenant):
     def ask(monkeypatch):
         reader = RunReader(priced)
         traces = Traces(reader, lambda: NOW)
-        replay = ReplayQuery(reader, traces)
-        found = Search(priced, lambda: NOW).answer(tenant, SearchQuery())["traces"]
+        search = Search(priced, lambda: NOW)
+        replay = ReplayQuery(reader, traces, search)
+        found = search.answer(tenant, SearchQuery())["traces"]
         listed = {each["trace_id"]: each["cost_usd"] for each in found}
-        told_by_events = {each["trace_id"] for each in found if each["events"]}
+        told_by_events = {each["trace_id"] for each in found if each["events"] > each["spans"]}
         for trace_id, cost in listed.items():
             shown = json.loads(traces.document(tenant, trace_id))["summary"]["llm_cost_usd"]
             told = json.loads(replay.document(tenant, trace_id))["summary"]["llm_cost_usd"]

@@ -298,7 +298,7 @@ def test_spans_without_events_are_runs(spans, search):
     (found,) = search()["traces"]
     assert found["trace_id"] == "ab" * 16
     assert (found["name"], found["status"]) == ("POST /chat", "success")
-    assert (found["spans"], found["events"], found["errors"]) == (3, 0, 1)
+    assert (found["spans"], found["events"], found["errors"]) == (3, 3, 1)
     assert (found["tokens"], found["model_calls"], found["agents"]) == (10, 1, ["helper"])
     for asked in (
         {"text": "sevilla"},
@@ -309,6 +309,26 @@ def test_spans_without_events_are_runs(spans, search):
         assert ids(search(**asked)) == ["ab" * 16]
 
 
+def test_a_run_stays_its_own_although_a_later_run_is_in_its_trace(told, spans, search):
+    """A child run in the same OpenTelemetry trace must not take the rows of its parent."""
+    parent, child = "ab" * 16, "trc_child"
+    told(
+        *run(parent, begin=1, pipeline="outer", otel_trace_id=parent, span_id="1" * 16),
+        *run(child, begin=0, pipeline="inner", otel_trace_id=parent, span_id="2" * 16),
+        *run("trc_other", otel_trace_id="cd" * 16, span_id="3" * 16),
+    )
+    spans(spans_request(span(7, begin=4_000), trace=b"\xab" * 16))
+    spans(spans_request(span(8), trace=b"\xcd" * 16))
+
+    found = {each["trace_id"]: each for each in search()["traces"]}
+
+    assert {name: (each["name"], each["spans"]) for name, each in found.items()} == {
+        parent: ("outer", 1),
+        child: ("inner", 0),
+        "trc_other": ("booking", 1),
+    }
+
+
 def test_spans_in_the_opentelemetry_trace_of_a_run_belong_to_it(told, spans, search):
     ids_of_span = {"otel_trace_id": "ab" * 16, "span_id": "cd" * 8}
     told(*run("trc_own", **ids_of_span))
@@ -316,7 +336,7 @@ def test_spans_in_the_opentelemetry_trace_of_a_run_belong_to_it(told, spans, sea
 
     (found,) = search()["traces"]
     assert (found["trace_id"], found["otel_trace_ids"]) == ("trc_own", ["ab" * 16])
-    assert (found["events"], found["spans"], found["models"]) == (4, 2, ["m1"])
+    assert (found["events"], found["spans"], found["models"]) == (6, 2, ["m1"])
     assert ids(search(tags={"model": ("m1",)})) == ["trc_own"]
 
 

@@ -1,12 +1,14 @@
 """Sessions with turns and agent statistics, read from rollup tables."""
 
 import json
+import math
 import random
 
 import pytest
 
-from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
+from tests.collector.store.runs_to_find import NOW, START, at, run, span, spans_request
 from tracereel_collector.errors import UnknownResourceError
+from tracereel_collector.query import agents as statistics
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.sessions import Sessions
@@ -224,7 +226,7 @@ def test_an_agents_sums_are_those_of_its_events(told, agents):
     assert found["errors"] == {"Timeout": 4}
     assert found["confidence"] == {"mean": 0.75, "tenths": [0] * 7 + [40, 0, 0]}
     middle = sorted(took)[19] * 1000
-    assert found["latency"]["p50_ms"] == pytest.approx(middle, rel=0.05)
+    assert found["latency"]["p50_ms"] == middle
     assert found["latency"]["mean_ms"] == sum(took) * 1000 / 40
     assert sum(found["series"]["executions"]) == 40
 
@@ -236,6 +238,49 @@ def test_an_agents_sums_are_those_of_its_events(told, agents):
     assert {name: one[name] for name in ("tokens", "latency", "errors")} == {
         name: found[name] for name in ("tokens", "latency", "errors")
     }
+
+
+@pytest.mark.parametrize("most", [5_000, 0])
+def test_percentiles_have_microseconds_and_are_within_one_percent(
+    told, spans, agents, monkeypatch, most
+):
+    """Five quick agents: exactly from few executions, else from the buckets of the rollup."""
+    monkeypatch.setattr(statistics, "EXACT_EXECUTIONS", most)
+    draw = random.Random(7)
+    start = int(START.timestamp()) * 10**9
+    took = {
+        f"agent-{number}": [draw.randrange(200, 900) + 50 * number for _ in range(120)]
+        for number in range(5)
+    }
+    told(
+        *(
+            {"event_id": f"{name}-{number}", "trace_id": f"{name}-{number}", "agent_name": name}
+            | {"event_type": "agent.execution.completed", "execution_time_ms": 0}
+            | {"span_id": f"{number + 1:016x}", "span_name": f"invoke_agent {name}"}
+            | {"span_start_unix_nano": start, "span_end_unix_nano": start + micro * 1_000}
+            | {"timestamp": at(1), "request_id": "r", "event_version": "1.0.0"}
+            for name, values in took.items()
+            for number, micro in enumerate(values)
+        )
+    )
+    spans(
+        spans_request(
+            span(
+                1, took=1, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "other"}
+            )
+        )
+    )
+
+    shown = {each["agent"]: each for each in agents()["agents"]}
+
+    assert shown["other"]["latency"]["p50_ms"] == 1_000
+    for name, values in took.items():
+        latency = shown[name]["latency"]
+        for share in (50, 90, 95, 99):
+            true = sorted(values)[math.ceil(share * len(values) / 100) - 1] / 1_000
+            assert latency[f"p{share}_ms"] == pytest.approx(true, rel=0.01 if most == 0 else 0)
+        assert latency["mean_ms"] == pytest.approx(sum(values) / len(values) / 1_000, abs=0.001)
+    assert len({shown[name]["latency"]["p50_ms"] for name in took}) == 5
 
 
 def test_any_window_counts_what_is_in_it_whichever_table_it_is_read_from(told, agents):

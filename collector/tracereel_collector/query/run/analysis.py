@@ -8,6 +8,7 @@ import msgspec
 
 from tracereel_collector.query.run.chains import Chain, chains_of
 from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.identity import RunIdentity, identity_of
 from tracereel_collector.query.run.outcomes import Outcomes, outcomes_of
 from tracereel_collector.query.run.steps import MILLI, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree, tries_of
@@ -86,23 +87,19 @@ class Analysis:
     first_error: StepFailure | None
     last_error: StepFailure | None
     """Error that the run ended with; `None` if it did not fail."""
+    identity: RunIdentity
 
     @property
     def state(self) -> str:
         """State of the run."""
-        run = self.run
-        if any(step.status == "running" for step in run.steps):
-            return "running"
-        main = run.main
-        if main is not None:
-            return "failed" if main.status == "retried" else main.status
-        return "unknown"
+        return self.identity.status
 
 
 def analyse(run: RunTree, prices: Mapping[str, float]) -> Analysis:
     """Analyse a run."""
     totals = total_usage(run.steps, prices)
     chains = chains_of(run)
+    identity = identity_of(run)
     return Analysis(
         run=run,
         totals=totals,
@@ -113,7 +110,8 @@ def analyse(run: RunTree, prices: Mapping[str, float]) -> Analysis:
         waste=_waste(run, chains, totals),
         path=_critical_path(run),
         first_error=_first_failure(run),
-        last_error=None if run.main is None else failure_of(run.main),
+        last_error=_last_failure(run, identity),
+        identity=identity,
     )
 
 
@@ -247,6 +245,16 @@ def failure_of(step: RunStep) -> StepFailure | None:
         span = step.span
         error_type, message = (span.error_type, span.status_message) if span else ("", "")
     return StepFailure(step=step, error_type=error_type, message=message, at=at)
+
+
+def _last_failure(run: RunTree, identity: RunIdentity) -> StepFailure | None:
+    """Return the error of the step with which the run ended."""
+    last = identity.last
+    if last is not None:
+        for step in run.steps:
+            if step.closing is last or step.span is last:
+                return failure_of(step)
+    return None if run.main is None else failure_of(run.main)
 
 
 def _first_failure(run: RunTree) -> StepFailure | None:

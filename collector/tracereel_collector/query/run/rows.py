@@ -245,16 +245,26 @@ class RunReader:
     def counts(
         self, tenant: str, trace_id: str, *, linked: bool = True
     ) -> tuple[Counts, list[str]]:
-        """Return the counts and the linked run ids of a run without reading it."""
-        trace_ids = [trace_id]
-        below = [trace_id]
+        """Return the counts and the linked run ids of a run without reading it.
+
+        The id may be that of an OpenTelemetry trace, as in `read`.
+        """
+        counts, trace_ids = self._counts(tenant, [trace_id], linked=linked)
+        if not counts.total_events and (runs := self._runs_of(tenant, otel_trace_id(trace_id))):
+            return self._counts(tenant, sorted(runs), linked=linked)
+        return counts, trace_ids
+
+    def _counts(
+        self, tenant: str, trace_ids: list[str], *, linked: bool
+    ) -> tuple[Counts, list[str]]:
+        below = trace_ids
         for _ in range(MAX_LEVELS):
             children, _has_spans = self._links(tenant, below, "")
             below = sorted(set(children) - set(trace_ids)) if linked else []
             below = below[: MAX_RUNS - len(trace_ids)]
             if not below:
                 break
-            trace_ids += below
+            trace_ids = [*trace_ids, *below]
         (counts,) = self._rows("run_counts", Counts, tenant=tenant, trace_ids=trace_ids)
         return counts, trace_ids
 
@@ -298,8 +308,11 @@ class RunReader:
         limit: int,
         content: bool = True,
     ) -> tuple[list[EventRow], list[SpanRow], list[SpanEventRow], SpanTotals]:
-        """Return at most `limit` rows of each kind after a position, and counts of all spans."""
-        events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after)
+        """Return at most `limit` rows of each kind after a position, and counts of all spans.
+
+        Parts of tapes are left out: a timeline does not show them.
+        """
+        events, _ = self._events(tenant, trace_ids, limit, whole=True, after=after, tapes=False)
         if content:
             self._fill_content(tenant, events)
         # Excluding spans that events describe reads all ids of a run, so check for spans first.
@@ -394,6 +407,7 @@ class RunReader:
         whole: bool,
         after: Cursor = BEGINNING,
         step_id: str = "",
+        tapes: bool = True,
     ) -> tuple[list[EventRow], bool]:
         (first, *others) = trace_ids
         rows = self._rows(
@@ -403,6 +417,7 @@ class RunReader:
             after_position=after.position,
             after_number=after.number,
             limit=most + 1,
+            tapes=tapes,
             **{"trace_ids": trace_ids} if others else {"trace_id": first, "step_id": step_id},
         )
         return event_rows(rows[:most], whole=whole), len(rows) > most

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tracereel.semconv import SPAN_EVENTS, TAPE_RECORDED
+from tracereel.semconv import PIPELINE_COMPLETED, SPAN_EVENTS, TAPE_RECORDED
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
@@ -23,26 +23,38 @@ MAX_SHOWN = 50
 """Maximum path segments, wasted steps and pipelines listed in a summary."""
 
 
-def counts(run: RunTree) -> dict[str, Any]:
-    """Return the figures of the contract and simple counts."""
+def counts(analysis: Analysis) -> dict[str, Any]:
+    """Return the figures of the contract and simple counts.
+
+    Errors, time and status are those of the run itself, as in the list; the others include child runs.
+    """
+    run, identity = analysis.run, analysis.identity
     rows = run.events
     marks = Counter(each.row.name for step in run.steps for each in step.span_events)
     types = Counter(row.event_type for row in rows)
     agents = list(dict.fromkeys(row.agent_name for row in rows if row.agent_name))
-    moments = [row.unix_nano for row in rows]
-    closing = (row for row in reversed(rows) if row.event_type == "agent.pipeline.completed")
-    last = next(closing, None) if types["agent.pipeline.completed"] else None
+    closing = (
+        row
+        for row in reversed(rows)
+        if row.event_type == PIPELINE_COMPLETED
+        and (row.trace_id == run.trace_id or run.trace_id not in run.trace_ids)
+    )
+    last = next(closing, None) if types[PIPELINE_COMPLETED] else None
+    # With wrong clocks, only the tree gives the duration.
+    duration_ms = (run.ended - run.began) / MILLI if run.clocks else identity.duration_ms
     return {
         "total_events": len(rows) - types[TAPE_RECORDED] + _spans_alone(run) + marks.total(),
         "agents_executed": len(agents),
-        "total_time_ms": (max(moments) - min(moments)) // MILLI if moments else 0,
-        "errors": _named(types, "failed"),
+        "total_time_ms": round(duration_ms),
+        "errors": identity.errors,
         "retries": _named(types, "retry") + marks[_mark(RETRY)],
         "fallbacks": _named(types, "fallback") + marks[_mark(FALLBACK)],
         "decisions": _named(types, "decision") + marks[_mark(DECISION)],
         "agents": agents,
         "pipeline_type": next((row.pipeline_type for row in rows if row.pipeline_type), None),
         "status": None if last is None else last.status,
+        "name": identity.name or None,
+        "duration_ms": round(duration_ms, 3),
     }
 
 
@@ -66,13 +78,9 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
     """Return the summary of a run, bounded in size."""
     run = analysis.run
     origin = run.began
-    base = counts(run)
-    if run.clocks or not run.events:
-        # With wrong clocks, event timestamps do not give the duration.
-        base["total_time_ms"] = (run.ended - origin) // MILLI
     waste = analysis.waste
     return {
-        **base,
+        **counts(analysis),
         "llm_tokens_used": analysis.usage.tokens,
         "llm_cost_usd": analysis.usage.cost_usd,
         "state": analysis.state,

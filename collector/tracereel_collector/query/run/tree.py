@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.idle import without_idle
 from tracereel_collector.query.run.order import place_spans
 from tracereel_collector.query.run.rows import NO_EMITTER, EmitterRow, RunRows, SpanRow
 from tracereel_collector.query.run.steps import ENDED, RunStep, steps_of
@@ -45,6 +46,8 @@ class RunTree:
     ended: int
     """Last known time of the run."""
     truncated: bool
+    now: int = 0
+    """Unix nanoseconds at which it was read; 0 if it does not matter."""
 
     @property
     def main(self) -> RunStep | None:
@@ -55,22 +58,18 @@ class RunTree:
         return next((step for step in own if step.kind == "pipeline"), own[0] if own else None)
 
 
-def build(rows: RunRows) -> RunTree:
-    """Build the tree of a run."""
+def build(rows: RunRows, *, attempts: bool = False) -> RunTree:
+    """Build the tree of a run; `attempts` keeps steps in which nothing was retried or replaced."""
     steps, loose = steps_of(rows.events, rows.spans, rows.span_events)
     _link(steps, rows.trace_ids)
     _cut_cycles(steps)
     _note_repeats(steps)
     clocks = _align(steps)
-    below: dict[int, list[RunStep]] = {}
-    for step in steps:
-        if step.parent is not None:
-            below.setdefault(id(step.parent), []).append(step)
-    for step in steps:
-        if id(step) in below:
-            step.children = sorted(below[id(step)], key=_order)
-    roots = sorted((step for step in steps if step.parent is None), key=_order)
+    roots = _arrange(steps)
     ordered = list(walk(roots))
+    if not attempts and len(kept := without_idle(ordered)) < len(steps):
+        steps, roots = kept, _arrange(kept)
+        ordered = list(walk(roots))
     if rows.spans:
         place_spans(ordered, rows.events, clocks)
     moments = [*_moments(steps), *(row.unix_nano for row in loose)]
@@ -87,6 +86,17 @@ def build(rows: RunRows) -> RunTree:
         ended=max(moments),
         truncated=rows.truncated,
     )
+
+
+def _arrange(steps: Sequence[RunStep]) -> list[RunStep]:
+    """Set the children of all steps by their parents; return the roots."""
+    below: dict[int, list[RunStep]] = {}
+    for step in steps:
+        if step.parent is not None:
+            below.setdefault(id(step.parent), []).append(step)
+    for step in steps:
+        step.children = sorted(below[id(step)], key=_order) if id(step) in below else ()
+    return sorted((step for step in steps if step.parent is None), key=_order)
 
 
 def walk(roots: Sequence[RunStep]) -> Iterator[RunStep]:

@@ -12,6 +12,7 @@ WHERE tenant = {tenant:String} AND trace_id = {trace_id:String}
     -- The first page skips the comparison, which is a fifth of the cost of 50 events.
     AND (({after_position:UInt64} = 0 AND {after_number:UInt64} = 0)
         OR (hlc, sequence_number) > ({after_position:UInt64}, {after_number:UInt64}))
+    AND ({tapes:Bool} OR event_type != 'agent.tape.recorded')
     AND ({step_id:String} = '' OR span_id = {step_id:String} OR event_id = {step_id:String})
 ORDER BY hlc, sequence_number
 LIMIT 1 BY event_id

@@ -11,25 +11,28 @@ SELECT
     sum(r.nano_usd) AS nano_usd,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
-    -- The opening of a run that started before the window is not among the rows.
-    substring(argMinIf(r.opening, r.started, r.opening != ''), 18) AS opened
+    -- The opening of a run that started before the window is not among the rows. Calls (ranks below 4)
+    -- name a session only if nothing else does.
+    substring(if(max(r.opening) >= '4', argMinIf(r.opening, r.started, r.opening >= '4'),
+        argMinIf(r.opening, r.started, r.opening != '')), 18) AS opened
 FROM
 (
     SELECT
         run,
-        max(arrayFirst(t -> startsWith(t, 'session:'), s.tags)) AS session_tag,
-        max(arrayFirst(t -> startsWith(t, 'user:'), s.tags)) AS user_tag,
+        minIf(arrayFirst(t -> startsWith(t, 'session:'), arraySort(s.tags)) AS named, named != '') AS session_tag,
+        minIf(arrayFirst(t -> startsWith(t, 'user:'), arraySort(s.tags)) AS used, used != '') AS user_tag,
+        max(hasAny(s.tags, {user_tags:Array(String)})) AS is_of_user,
         min(s.started) AS started,
         max(s.ended) AS ended,
         max(s.opening) AS opening,
-        sum(s.errors) AS errors,
+        $errors AS errors,
         $status AS status,
         $tokens AS tokens,
         $nano_usd AS nano_usd
     FROM ($rows) AS s
     GROUP BY run
 ) AS r
-WHERE session_tag != '' AND ({user:String} = '' OR user_tag = concat('user:', {user:String}))
+WHERE session_tag != '' AND (empty({user_tags:Array(String)}) OR is_of_user)
 GROUP BY session_tag
 HAVING (last, session) < ({place:Int64}, {place_name:String})
 ORDER BY last DESC, session DESC

@@ -4,7 +4,7 @@ FROM
 (
     SELECT
         run,
-        max(arrayFirst(t -> startsWith(t, 'session:'), s.tags)) AS session_tag,
+        minIf(arrayFirst(t -> startsWith(t, 'session:'), arraySort(s.tags)) AS named, named != '') AS session_tag,
         max(s.ended) AS ended
     FROM ($rows) AS s
     GROUP BY run

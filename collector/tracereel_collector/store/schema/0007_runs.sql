@@ -1,5 +1,6 @@
 -- What lists and searches read: a row for each run and hour of its events, summed up as they come.
--- `opening` and `closing` are texts whose greatest wins: a rank, the clock, then what is kept.
+-- `opening` and `closing` are texts whose greatest wins: a rank (pipeline 5, agent 4, call without a parent 3,
+-- span without a parent 2, other call 1, other span 0), the clock, then what is kept.
 CREATE TABLE trace_summaries
 (
     tenant LowCardinality(String),
@@ -8,13 +9,18 @@ CREATE TABLE trace_summaries
     day Date COMMENT 'of arrival',
     started SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
     ended SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
-    opening SimpleAggregateFunction(max, String) COMMENT 'the earliest: name, tab, prompt' CODEC(ZSTD(1)),
-    closing SimpleAggregateFunction(max, String) COMMENT 'the latest: status' CODEC(ZSTD(1)),
+    opening SimpleAggregateFunction(max, String) COMMENT 'of the outermost, the earliest: name, tab, prompt' CODEC(ZSTD(1)),
+    closing SimpleAggregateFunction(max, String) COMMENT 'of the outermost, the latest: status' CODEC(ZSTD(1)),
     pipelines_open SimpleAggregateFunction(sum, Int64) COMMENT 'started less ended' CODEC(ZSTD(1)),
     executions_open SimpleAggregateFunction(sum, Int64) COMMENT 'started less ended' CODEC(ZSTD(1)),
     events SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     spans SimpleAggregateFunction(sum, UInt64) COMMENT 'that came over OTLP' CODEC(ZSTD(1)),
-    errors SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    own_spans SimpleAggregateFunction(sum, UInt64) COMMENT 'those of the SDK, which events tell too' CODEC(ZSTD(1)),
+    span_events SimpleAggregateFunction(sum, UInt64) COMMENT 'that programs added to spans' CODEC(ZSTD(1)),
+    errors SimpleAggregateFunction(sum, UInt64)
+        COMMENT 'failed executions, calls outside of agents, spans' CODEC(ZSTD(1)),
+    failed_pipelines SimpleAggregateFunction(sum, UInt64) COMMENT 'count where nothing else failed' CODEC(ZSTD(1)),
+    own_span_errors SimpleAggregateFunction(sum, UInt64) COMMENT 'count where no event came' CODEC(ZSTD(1)),
     retries SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     fallbacks SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     decisions SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),

@@ -12,7 +12,7 @@ import { showChoice } from "./choose.js";
 /** @type {[string, string, (value: any) => string][]} */
 const TOTALS = [
   ["duration_ms", "Duration", duration], ["tokens", "Tokens", count], ["cost_usd", "Cost", cost],
-  ["wasted_ms", "Wasted", duration], ["steps", "Steps", count], ["failed", "Failed steps", count],
+  ["wasted_ms", "Wasted", duration], ["steps", "Steps", count], ["errors", "Errors", count],
 ];
 const SIGNS = { same: "=", changed: "≠", added: "+", removed: "−" };
 const SAID = { same: "the same", changed: "changed", added: "only in B", removed: "only in A" };

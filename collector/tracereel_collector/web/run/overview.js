@@ -15,7 +15,7 @@ export function figures(run) {
   return facts([
     [
       "Duration",
-      duration(run.running ? run.length : (root.duration_ms ?? summary.total_time_ms)),
+      duration(run.running ? run.length : (summary.duration_ms ?? root.duration_ms)),
       run.running ? "So far" : "From the beginning of the run to its end",
     ],
     ["Steps", count(summary.total_steps), "Rows of the waterfall"],
@@ -28,7 +28,12 @@ export function figures(run) {
         : "Reported by the calls, or calculated from the price table",
     ],
     ["Confidence", confidence(root.confidence), "Of the run as a whole"],
-    ["Errors", count(summary.errors), "Failed steps, attempts included", summary.errors ? "bad" : ""],
+    [
+      "Errors",
+      count(summary.errors),
+      "Agents that failed, or calls outside of agents, or the pipeline",
+      summary.errors ? "bad" : "",
+    ],
     ["Retries", count(summary.retries), "Number of retries", summary.retries ? "warn" : ""],
     ["Fallbacks", count(summary.fallbacks), "Number of fallbacks to another agent", summary.fallbacks ? "warn" : ""],
     wasted.time_ms > 0 && [

@@ -167,7 +167,7 @@ export async function show(place, address, signal, begun) {
   }
 
   function drawHead() {
-    const name = plain(run.steps[0]?.name ?? id);
+    const name = plain(run.document.name ?? run.steps[0]?.name ?? id);
     document.title = `${name} · tracereel`;
     const otel = run.document.otel_trace_ids?.[0] ?? id;
     replace(
