@@ -31,6 +31,8 @@ CALLS: Final = frozenset({LLM_CALLED, TOOL_CALLED, STEP_COMPLETED, RETRIEVAL_COM
 
 SUCCESS: Final = "success"
 PARTIAL_SUCCESS: Final = "partial_success"
+REPLACED: Final = "replaced"
+"""Not a status of an execution: an agent that failed and whose fallback delivered the result."""
 FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"
 

@@ -29,7 +29,13 @@ def was_replaced(step: RunStep, outcomes: Outcomes) -> bool:
     row = step.closing
     if row is None or not step.is_failed:
         return False
-    return bool(row.fallback_successful or outcomes.get(id(row), {}).get("fallback_successful"))
+    if row.fallback_successful:
+        # A fallback inside of the step that came before its failure did not replace it.
+        return not any(
+            each.event_type == FALLBACK and each.hlc < row.hlc and each.fallback_successful
+            for each in step.events
+        )
+    return bool(outcomes.get(id(row), {}).get("fallback_successful"))
 
 
 def _retries(chains: Sequence[Chain]) -> dict[int, dict[str, bool]]:
