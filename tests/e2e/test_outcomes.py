@@ -69,6 +69,17 @@ def agent(name, *, fails):
     return work
 
 
+searches = iter([OSError("first"), "found"])
+
+
+@tracereel.traced_tool("search")
+@twice
+def search():
+    if isinstance(found := next(searches), OSError):
+        raise found
+    return found
+
+
 @tracereel.traced_agent("broken_after_its_fallback")
 def late():
     fallback(agent("inside", fails=False))(agent("primary", fails=True))()
@@ -93,7 +104,18 @@ def shapes():
             failing()
         except OSError:
             pass
+    for _ in range(int(sys.argv[2])):
+        tracereel.record_decision("d")
     twice(again)()
+    search()
+    fallback(agent("k", fails=False))(many)()
+
+
+@tracereel.traced_agent("many")
+def many():
+    for _ in range(int(sys.argv[2])):
+        tracereel.record_decision("d")
+    raise OSError("many")
 
 
 shapes()
@@ -105,7 +127,7 @@ def document(collector, tmp_path_factory):
     return recorded(PROGRAM, collector, tmp_path_factory)
 
 
-def recorded(program, collector, tmp_path_factory):
+def recorded(program, collector, tmp_path_factory, *, decisions=0):
     """Run a program and return the replay of its run."""
     trace_id = f"trc_{uuid.uuid4().hex}"
     spool = tmp_path_factory.mktemp("spool")
@@ -116,7 +138,7 @@ def recorded(program, collector, tmp_path_factory):
         "TRACEREEL_SPOOL_DIR": str(spool),
     }
     done = subprocess.run(
-        [sys.executable, "-c", program, trace_id],
+        [sys.executable, "-c", program, trace_id, str(decisions)],
         env=environ,
         capture_output=True,
         text=True,
@@ -183,13 +205,30 @@ def test_the_pipelines_own_event_has_the_counts_that_are_read_back(collector, tm
     said = {name: closed[f"agents_{name}"] for name in COUNTS}
 
     assert said == {
-        # a and b, c to e, the late one with primary and inside, h and i, f and g
-        "executed": 12,
-        "succeeded": 4,
+        # a and b, c to e, the late one with primary and inside, h and i, f and g, many and k
+        "executed": 14,
+        "succeeded": 5,
         "failed": 4,
         "cancelled": 0,
-        "replaced": 4,
+        "replaced": 5,
         "retried": 3,
     }
     assert said == {name: pipeline[f"agents_{name}"] for name in COUNTS}
     assert closed["status"] == pipeline["status"] == "partial_success"
+
+
+def test_outcomes_of_a_run_that_is_read_in_pages_are_those_of_the_whole_run(
+    collector, tmp_path_factory
+):
+    document = recorded(SHAPES, collector, tmp_path_factory, decisions=1_100)
+    whole = {each["details"]["event_id"]: each["details"] for each in document["timeline"]}
+    paged, place = {}, ""
+    while place is not None:
+        page = collector.replay(f"{document['trace_id']}?limit=300&after={place}").json()
+        paged |= {each["details"]["event_id"]: each["details"] for each in page["timeline"]}
+        place = page["next"]
+
+    assert page["summary"]["in_short"] is True
+    assert paged == whole
+    assert {each.get("retry_successful") for each in paged.values()} == {None, True, False}
+    assert {each.get("fallback_successful") for each in paged.values()} == {None, True, False}

@@ -7,7 +7,7 @@ from typing import Final
 
 from tracereel_collector.query.run.chains import Chain
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.steps import FALLBACK, RunStep
+from tracereel_collector.query.run.steps import FALLBACK, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree
 
 FAILED: Final = "agent.execution.failed"
@@ -22,6 +22,13 @@ Outcomes = Mapping[int, dict[str, bool]]
 def outcomes_of(run: RunTree, chains: Sequence[Chain]) -> Outcomes:
     """Return `retry_successful` and `fallback_successful` of events that were sent without them."""
     return _retries(chains) | _fallbacks(run)
+
+
+def is_undecided(row: EventRow) -> bool:
+    """Return whether later events may decide about an event."""
+    if row.event_type == FAILED:
+        return row.fallback_successful is None and row.fallback_attempted is not False
+    return row.event_type == RETRY and row.retry_successful is None
 
 
 def was_replaced(step: RunStep, outcomes: Outcomes) -> bool:

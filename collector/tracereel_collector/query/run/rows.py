@@ -307,6 +307,14 @@ class RunReader:
             span_events = self._span_events(tenant, traces, after=after, most=limit)
         return events, spans[:limit], span_events[:limit], counts
 
+    def attempts(self, tenant: str, trace_ids: list[str], *, since: int, most: int) -> RunRows:
+        """Return the events from a place on that decide how attempts and fallbacks ended."""
+        given = {"tenant": tenant, "trace_ids": trace_ids, "since": since, "limit": most}
+        events = event_rows(self._rows("run_attempts", StoredEvent, **given), whole=False)
+        return RunRows(
+            trace_id=trace_ids[0], trace_ids=tuple(trace_ids), events=events, spans=(), prices={}
+        )
+
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
     ) -> dict[str, EmitterRow]:
