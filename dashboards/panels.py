@@ -117,8 +117,8 @@ class Panel:
         return made
 
 
-def stat(title: str, about: str, target: Json, **more: Any) -> Panel:
-    """Return a single number, coloured by its thresholds."""
+def stat(title: str, about: str, *targets: Json, **more: Any) -> Panel:
+    """Return a single number, coloured by its thresholds; of several queries, one has a result."""
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "colorMode": "value",
@@ -126,7 +126,7 @@ def stat(title: str, about: str, target: Json, **more: Any) -> Panel:
         "textMode": "value",
     }
     return Panel(
-        kind="stat", title=title, about=about, targets=[target],
+        kind="stat", title=title, about=about, targets=targets,
         options=options, **{"width": 4, "height": 4} | more,
     )  # fmt: skip
 
@@ -192,6 +192,14 @@ def table(title: str, about: str, *targets: Json, **more: Any) -> Panel:
         custom={"align": "auto", "filterable": True},
         **{"width": COLUMNS} | more,
     )
+
+
+def of_query(ref_id: str, **properties: Any) -> Json:
+    """Return display options of the result of one query."""
+    return {
+        "matcher": {"id": "byFrameRefID", "options": ref_id},
+        "properties": [{"id": key, "value": value} for key, value in properties.items()],
+    }
 
 
 def column(name: str, **properties: Any) -> Json:

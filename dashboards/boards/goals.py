@@ -1,18 +1,41 @@
 """The four goals of the service, each with its definition, its value and its threshold."""
 
-from dashboards.panels import BAD, GOOD, Board, Panel, Steps, lines, note, prom, rising, stat
+from dashboards.panels import (
+    BAD,
+    GOOD,
+    Board,
+    Json,
+    Panel,
+    Steps,
+    lines,
+    note,
+    of_query,
+    prom,
+    rising,
+    stat,
+)
 
+MISSED_RATE = 'ALERTS{alertname="EventEmitRateBelowGoal"}'
 OPEN_ALERTS = 'count(ALERTS{alertstate="firing"}) or vector(0)'
+MISSED = {"value": None, "color": BAD}
 
 
 def _goal(
-    name: str, *, promise: str, text: str, unit: str, steps: Steps, **look: object
+    name: str,
+    *,
+    promise: str,
+    text: str,
+    unit: str,
+    steps: Steps,
+    judged: tuple[Json, ...] = (),
+    **look: object,
 ) -> list[Panel]:
     defaults = {"decimals": 2, **look}
     return [
         stat(
-            name, f"{promise} {text}", prom(name), unit=unit, steps=steps, width=5, height=6,
-            defaults=dict(defaults),
+            name, f"{promise} {text}", *(judged or (prom(name),)), unit=unit, steps=steps, width=5,
+            height=6, defaults=dict(defaults),
+            overrides=[of_query("B", thresholds={"mode": "absolute", "steps": [MISSED]})] if judged else [],
         ),
         lines(
             f"{name} over time", text, prom(name, name), unit=unit, steps=steps, width=11, height=6,
@@ -37,7 +60,11 @@ BOARD = Board(
                 " A quiet system records less and that is fine: the alert asks for the goal only"
                 " while more than a minute's worth of it waits in spools.",
                 unit="eps",
-                steps=((None, "text"), (1000, "green")),
+                steps=((None, GOOD), (1000, GOOD)),
+                judged=(
+                    prom(f"event_emit_rate unless on() {MISSED_RATE}", instant=True),
+                    prom(f"event_emit_rate and on() {MISSED_RATE}", instant=True),
+                ),
             ),
         ),
         (

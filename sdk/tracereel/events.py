@@ -220,6 +220,8 @@ class AgentPipelineCompleted(Envelope):
     """Result; of a generator what it yielded."""
     final_confidence: Ratio | None = None
     agents_cancelled: Count | None = None
+    agents_replaced: Count | None = None
+    """Agents that failed and whose fallback delivered the result; `agents_failed` has the others."""
     agent_results: list[dict[str, Any]] | None = None
     """Results of this process's agents in order of completion: name, execution, status, duration …"""
     total_llm_tokens: Count | None = None

@@ -41,6 +41,8 @@ LARGE_CONTENT: Final = 4_096
 
 SUCCESS: Final = "success"
 PARTIAL_SUCCESS: Final = "partial_success"
+REPLACED: Final = "replaced"
+"""Not a status of an execution: an agent that failed and whose fallback delivered the result."""
 FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"
 

@@ -1,9 +1,10 @@
 """Preview of every panel, on one page per dashboard, without Grafana.
 
-    python -m tests.dashboards.preview [FOLDER] [--seconds 40]
+    python -m tests.dashboards.preview [FOLDER] [--seconds 40] [--demo]
 
-Starts the test stack, lets it run for a while, runs the panels' queries, and writes an HTML page for each
-dashboard, to review a changed panel. Grafana renders them better.
+Starts the test stack, or a collector with the demo as `make run` does, lets it run for a while, runs the
+panels' queries, and writes an HTML page for each dashboard, to review a changed panel. Grafana renders them
+better.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from datetime import datetime
 from pathlib import Path
 
 from tests.support import grafana
-from tests.support.stack import running_stack
+from tests.support.prometheus import tool
+from tests.support.stack import demo_stack, running_stack
 
 COLORS = ("#7eb26d", "#eab839", "#6ed0e0", "#ef843c", "#e24d42", "#1f78c1", "#ba43a9", "#705da0")
 NAMED = {"green": "#73bf69", "orange": "#ff9830", "red": "#f2495c", "text": "#d8d9da"}
@@ -68,14 +70,25 @@ class Preview:
         return f"<p>{len(answer['data'][0]['spans'])} spans of {run['run']}</p>"
 
     def _stat(self, panel):
+        return "".join(
+            f'<div class=big style="color:{NAMED.get(color, color)}">{text}</div>'
+            for color, text in self.stats(panel)
+        ) or _nothing(panel)
+
+    def stats(self, panel):
+        """Return the colours and texts of a panel's numbers."""
+        defaults = panel["fieldConfig"]["defaults"]
         shown = []
         for target in panel["targets"]:
+            how = defaults | {
+                one["id"]: one["value"]
+                for each in panel["fieldConfig"]["overrides"]
+                if each["matcher"] == {"id": "byFrameRefID", "options": target["refId"]}
+                for one in each["properties"]
+            }
             for _, points in self._series(panel, target):
-                value = points[-1][1]
-                color = _color(panel["fieldConfig"]["defaults"], value)
-                text = _shown(value, panel["fieldConfig"]["defaults"])
-                shown.append(f'<div class=big style="color:{color}">{text}</div>')
-        return "".join(shown) or _nothing(panel)
+                shown.append((_step(how, points[-1][1]), _shown(points[-1][1], how)))
+        return shown
 
     def _bargauge(self, panel):
         found = [each for target in panel["targets"] for each in self._series(panel, target)]
@@ -156,7 +169,8 @@ class Preview:
             return self._sql_series(target)
         text = grafana.promql(target["expr"], self.board)
         now = time.time()
-        asked = {"query": text, "start": self.stack.began, "end": now, "step": 1}
+        began = now if target["instant"] else self.stack.began
+        asked = {"query": text, "start": began, "end": now, "step": 1}
         found = self.stack.prometheus.get("query_range", **asked)["result"]
         made = []
         for each in found:
@@ -229,11 +243,17 @@ def _number(value):
 
 
 def _color(how, value):
+    chosen = _step(how, value)
+    return NAMED.get(chosen, chosen)
+
+
+def _step(how, value):
+    """Return the name of the colour that the thresholds give a value."""
     chosen = "text"
     for step in how["thresholds"]["steps"]:
         if step["value"] is None or value >= step["value"]:
             chosen = step["color"]
-    return NAMED.get(chosen, chosen)
+    return chosen
 
 
 def _shown(value, how):
@@ -269,19 +289,21 @@ def _digits(value, decimals):
 
 
 def _nothing(panel):
-    text = panel["fieldConfig"]["defaults"].get("noValue", "No data")
-    return f"<div class=none>{html.escape(text)}</div>"
+    expected = panel["fieldConfig"]["defaults"].get("noValue")
+    return f"<div{'' if expected else ' class=none'}>{html.escape(expected or 'No data')}</div>"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("build", "dashboards"))
     parser.add_argument("--seconds", type=float, default=40, help="how long the stack runs before")
+    parser.add_argument("--demo", action="store_true", help="show the demo of `make run`")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, running_stack(Path(place)) as stack:
-        if stack.prometheus is None:
-            raise SystemExit("no `prometheus` here: on Debian, apt-get install prometheus")
+    if tool("prometheus") is None:
+        raise SystemExit("no `prometheus` here: on Debian, apt-get install prometheus")
+    made = demo_stack if args.demo else running_stack
+    with tempfile.TemporaryDirectory() as place, made(Path(place)) as stack:
         time.sleep(args.seconds)
         preview = Preview(stack)
         for board in grafana.BOARDS:

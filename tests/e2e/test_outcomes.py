@@ -50,8 +50,85 @@ book("cita mañana 10am con Dr. Pérez")
 """
 
 
+SHAPES = """
+import sys
+import tracereel
+from tracereel.resilience import fallback, fixed_delay, retry
+
+tracereel.configure()
+twice = retry(attempts=2, strategy=fixed_delay(0.001))
+calls = 0
+
+
+def agent(name, *, fails):
+    @tracereel.traced_agent(name)
+    def work():
+        if fails:
+            raise OSError(name)
+        return name
+    return work
+
+
+searches = iter([OSError("first"), "found"])
+
+
+@tracereel.traced_tool("search")
+@twice
+def search():
+    if isinstance(found := next(searches), OSError):
+        raise found
+    return found
+
+
+@tracereel.traced_agent("broken_after_its_fallback")
+def late():
+    fallback(agent("inside", fails=False))(agent("primary", fails=True))()
+    fallback(lambda: 1)(lambda: 1 / 0)()
+    raise OSError("late")
+
+
+def again():
+    global calls
+    calls += 1
+    fallback(agent("g", fails=False))(agent("f", fails=True))()
+    if calls < 2:
+        raise OSError("again")
+
+
+@tracereel.traced_pipeline("shapes", trace_id=sys.argv[1])
+def shapes():
+    fallback(agent("b", fails=False))(twice(agent("a", fails=True)))()
+    fallback([agent("d", fails=True), agent("e", fails=False)])(agent("c", fails=True))()
+    for failing in (late, fallback(agent("i", fails=True))(agent("h", fails=True))):
+        try:
+            failing()
+        except OSError:
+            pass
+    for _ in range(int(sys.argv[2])):
+        tracereel.record_decision("d")
+    twice(again)()
+    search()
+    fallback(agent("k", fails=False))(many)()
+
+
+@tracereel.traced_agent("many")
+def many():
+    for _ in range(int(sys.argv[2])):
+        tracereel.record_decision("d")
+    raise OSError("many")
+
+
+shapes()
+"""
+
+
 @pytest.fixture(scope="module")
 def document(collector, tmp_path_factory):
+    return recorded(PROGRAM, collector, tmp_path_factory)
+
+
+def recorded(program, collector, tmp_path_factory, *, decisions=0):
+    """Run a program and return the replay of its run."""
     trace_id = f"trc_{uuid.uuid4().hex}"
     spool = tmp_path_factory.mktemp("spool")
     environ = {
@@ -61,7 +138,7 @@ def document(collector, tmp_path_factory):
         "TRACEREEL_SPOOL_DIR": str(spool),
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, trace_id],
+        [sys.executable, "-c", program, trace_id, str(decisions)],
         env=environ,
         capture_output=True,
         text=True,
@@ -116,3 +193,42 @@ def test_a_replaced_primary_is_not_counted_as_failed(document):
     assert pipeline["status"] == "partial_success"
     assert (pipeline["agents_failed"], pipeline["agents_replaced"]) == (0, 1)
     assert (pipeline["agents_executed"], pipeline["agents_succeeded"]) == (3, 2)
+
+
+COUNTS = ("executed", "succeeded", "failed", "cancelled", "replaced", "retried")
+
+
+def test_the_pipelines_own_event_has_the_counts_that_are_read_back(collector, tmp_path_factory):
+    document = recorded(SHAPES, collector, tmp_path_factory)
+    (pipeline,) = document["summary"]["pipelines"]
+    (closed,) = details(document, "agent.pipeline.completed")
+    said = {name: closed[f"agents_{name}"] for name in COUNTS}
+
+    assert said == {
+        # a and b, c to e, the late one with primary and inside, h and i, f and g, many and k
+        "executed": 14,
+        "succeeded": 5,
+        "failed": 4,
+        "cancelled": 0,
+        "replaced": 5,
+        "retried": 3,
+    }
+    assert said == {name: pipeline[f"agents_{name}"] for name in COUNTS}
+    assert closed["status"] == pipeline["status"] == "partial_success"
+
+
+def test_outcomes_of_a_run_that_is_read_in_pages_are_those_of_the_whole_run(
+    collector, tmp_path_factory
+):
+    document = recorded(SHAPES, collector, tmp_path_factory, decisions=1_100)
+    whole = {each["details"]["event_id"]: each["details"] for each in document["timeline"]}
+    paged, place = {}, ""
+    while place is not None:
+        page = collector.replay(f"{document['trace_id']}?limit=300&after={place}").json()
+        paged |= {each["details"]["event_id"]: each["details"] for each in page["timeline"]}
+        place = page["next"]
+
+    assert page["summary"]["in_short"] is True
+    assert paged == whole
+    assert {each.get("retry_successful") for each in paged.values()} == {None, True, False}
+    assert {each.get("fallback_successful") for each in paged.values()} == {None, True, False}

@@ -72,7 +72,8 @@ for number in range(6):
 SUB_SPANS = ["parsing_agent.process", "parsing_agent.llm_call", "parsing_agent.validation"]
 
 
-def run_program(collector, tmp_path, program, *arguments):
+def run_program(collector, tmp_path, program, *arguments, says=False):
+    """Run a program; only one that `says` something may write to standard error."""
     environ = {
         **os.environ,
         "TRACEREEL_ENDPOINT": collector.url,
@@ -86,7 +87,7 @@ def run_program(collector, tmp_path, program, *arguments):
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, bool(done.stderr)) == (0, says), done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +156,72 @@ def test_program_spans_are_stored_and_own_spans_are_not_sent_twice(collector, tm
 
     wait_until(lambda: stored() >= before + 20)
     assert stored() == before + 20
+
+
+OWN_SPAN = """
+import sys
+import tracereel
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+how, name = sys.argv[1:]
+if how == "configured":
+    tracereel.configure()
+elif how == "a provider without processors":
+    trace.set_tracer_provider(TracerProvider())
+
+
+@tracereel.traced_tool("search")
+def search():
+    trace.get_current_span().add_event("searched", {"hits": 3})
+
+
+@tracereel.traced_agent("parsing_agent", trace_id=name)
+def agent():
+    trace.get_current_span().add_event("retry_attempted", {"attempt": 2, "error": "timeout"})
+    tracereel.record_decision("entity_extraction", confidence=0.92)
+    search()
+
+
+agent()
+tracereel.flush(20)
+"""
+
+
+@pytest.mark.parametrize("how", ["configured", "a provider without processors", "no provider"])
+def test_events_that_a_program_adds_to_the_sdks_own_span_are_shown(collector, tmp_path, how):
+    name = f"trc_{uuid.uuid4().hex}"
+    run_program(collector, tmp_path, OWN_SPAN, how, name, says=how == "no provider")
+
+    def whole():
+        answer = collector.replay(name)
+        found = answer.json() if answer.status == 200 else None
+        return found if found and found["summary"]["span_events"] == 2 else None
+
+    document = wait_until(whole, timeout=30)
+    summary, timeline = document["summary"], document["timeline"]
+    assert (summary["retries"], summary["decisions"]) == (1, 1)
+    assert summary["total_events"] == len(timeline) == 6
+    assert [each["event"].removeprefix("agent.") for each in timeline] == [
+        "execution.started",
+        "otel.span_event",
+        "decision.recorded",
+        "otel.span_event",
+        "tool.called",
+        "execution.completed",
+    ]
+    tree = http("GET", f"{collector.url}/v1/traces/{name}").json()
+    marks = {
+        step["name"]: [(each["name"], each["attributes"]) for each in step["span_events"]]
+        for step in tree["steps"]
+        if step.get("span_events")
+    }
+    assert marks == {
+        "parsing_agent": [("retry_attempted", {"attempt": 2, "error": "timeout"})],
+        "search": [("searched", {"hits": 3})],
+    }
+    for step in tree["steps"]:
+        alone = http("GET", f"{collector.url}/v1/traces/{name}?step={step['id']}&alone=1").json()
+        shown = [(each["name"], each["attributes"]) for each in alone["step"]["span_events"]]
+        assert shown == marks[step["name"]]
+        assert alone["step"]["event_count"] == step["event_count"]

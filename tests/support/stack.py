@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 import urllib.parse
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class Stack:
     collector: CollectorProcess
     agents_port: int
     began: float
-    webhook: WebhookSink
+    webhook: WebhookSink | None = None
     prometheus: Prometheus | None = None
     key: str = KEY
 
@@ -129,6 +130,33 @@ def running_stack(folder):
             made.prometheus.stop()
         collector.stop()
         webhook.__exit__()
+
+
+@contextmanager
+def demo_stack(folder):
+    """Run the collector with its own demo, as `make run` does, and a Prometheus."""
+    began = time.time() - 1
+    collector = CollectorProcess(
+        folder / "data",
+        environ={"TRACEREEL_API_KEYS": f"default:{KEY}"},
+        arguments=("--demo",),
+    ).start()
+    with ExitStack() as left:
+        left.callback(collector.stop)
+        port = wait_until(lambda: _demo_port(collector), message="the demo serves no metrics")
+        (folder / "prometheus").mkdir()
+        targets = {
+            "tracereel-collector": collector.url.removeprefix("http://"),
+            "tracereel-agents": f"127.0.0.1:{port}",
+        }
+        prometheus = Prometheus(folder / "prometheus", targets)
+        left.callback(prometheus.stop)
+        yield Stack(collector, port, began, prometheus=prometheus)
+
+
+def _demo_port(collector):
+    found = re.search(r"metrics at http://127\.0\.0\.1:(\d+)", "\n".join(collector.output))
+    return int(found.group(1)) if found else None
 
 
 def _send_nonsense(url, ended):

@@ -9,6 +9,8 @@ import msgspec
 
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.query.run.chains import chains_of
+from tracereel_collector.query.run.outcomes import is_undecided, outcomes_of
 from tracereel_collector.query.run.rows import (
     BEGINNING,
     Counts,
@@ -30,6 +32,7 @@ from tracereel_collector.query.run.timeline import (
     span_event_entry,
     timeline_of,
 )
+from tracereel_collector.query.run.tree import build
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.state_at import MomentOfRun, state_at
 from tracereel_collector.query.trace import Traces
@@ -38,6 +41,8 @@ MAX_PAGE = 5_000
 """Maximum entries of one page."""
 WHOLE_EVENTS = 2_000
 """Maximum events of a run that is analysed whole; larger runs are read by page."""
+MAX_AHEAD = 2_000
+"""Maximum events of attempts that are searched for the outcomes of a page."""
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
 _CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{17,40}))?", re.ASCII)
@@ -109,6 +114,7 @@ class ReplayQuery:
         # Spans are placed by their own clocks here: the rest of the tree is not read.
         rows: list[EventRow | SpanRow | SpanEventRow] = [*events, *spans, *span_events]
         merged = sorted(rows, key=_time_order)
+        outcomes = self._outcomes(tenant, trace_ids, events)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
         given = {"tenant": tenant, "origin": counts.began}
@@ -123,13 +129,25 @@ class ReplayQuery:
                 entries.append(span_event_entry(row, cursor, **given))
             else:
                 cursor = last = Cursor(row.hlc, row.sequence_number)
-                entries.append(event_entry(row, **given))
+                entries.append(event_entry(row, outcome=outcomes.get(row.event_id), **given))
         return Page(
             trace_id=trace_id,
             entries=entries,
             next=cursor if len(merged) > limit else None,
             summary=self._in_short(tenant, counts, trace_ids, spans=span_counts),
         )
+
+    def _outcomes(
+        self, tenant: str, trace_ids: list[str], events: Sequence[EventRow]
+    ) -> dict[str, dict[str, bool]]:
+        """Return what later events decide about events of a page, by event id."""
+        since = min((row.hlc for row in events if is_undecided(row)), default=None)
+        if since is None:
+            return {}
+        rows = self.reader.attempts(tenant, trace_ids, since=since, most=MAX_AHEAD)
+        run = build(rows)
+        found = outcomes_of(run, chains_of(run))
+        return {row.event_id: found[id(row)] for row in rows.events if id(row) in found}
 
     def state(self, tenant: str, trace_id: str, *, at: MomentOfRun, linked: bool = True) -> bytes:
         """Return the state of the run at a point in time as JSON."""

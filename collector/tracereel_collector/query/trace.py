@@ -87,12 +87,9 @@ class Traces:
 
     def _alone(self, tenant: str, trace_id: str, step_id: str) -> dict[str, Any]:
         """Return a single step; in a long run, reading only its events is fast."""
-        events = self.reader.step_events(tenant, trace_id, step_id)
+        rows = self.reader.step_rows(tenant, trace_id, step_id)
         # Events without spans are grouped into steps by name, which needs all events of the run.
-        if events and all(row.span_id for row in events):
-            rows = RunRows(
-                trace_id=trace_id, trace_ids=(trace_id,), events=events, spans=(), prices={}
-            )
+        if rows.events and all(row.span_id for row in rows.events):
             analysis = analyse(self._settled(tenant, rows, attempts=True), {})
         else:  # also for foreign spans and steps of child runs
             analysis = self.analysis(tenant, trace_id, attempts=True)

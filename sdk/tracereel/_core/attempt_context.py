@@ -185,7 +185,7 @@ def adopt(execution: "Execution") -> None:
         taken.execution = execution
         taken = taken.within
     execution.attempt = slot.attempt
-    execution.earlier = execution.retry_count = slot.retry_count
+    execution.earlier = execution.retry_count = max(execution.earlier, slot.retry_count)
     execution.max_retries_reached = slot.last
     execution.fallback_attempted = slot.fallback_attempted
 

@@ -23,6 +23,7 @@ from tracereel._core import recorder_overrides
 from tracereel._core.result_fields import ResultReader
 from tracereel._core.run_state import Emitted, RememberedTraces
 from tracereel._core.sampling import SAMPLED_OUT, Sampler
+from tracereel._core.span_outlet import SpanOutlet, set_global_provider
 from tracereel._export.destinations import spool_of
 from tracereel._export.leftovers import ship_at_exit
 from tracereel._export.shipper import FlushResult, Shipper
@@ -47,14 +48,11 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from tracereel._core.tape_session import TapeSession
-    from tracereel._export.span_exporter import OtherSpans
 
 
 Event = dict[str, Any]
 _TAPE_RECORDING: Final = "tracereel.tape.recording"
 """Imported if tapes are on; it depends on the recorder."""
-_SPAN_EXPORTER: Final = "tracereel._export.span_exporter"
-"""Imported on first use, because it needs OpenTelemetry's SDK, which is slow to import."""
 
 before_flush: Final[list[Callable[[], None]]] = []
 """Callbacks at the start of every flush; tapes write their buffered parts."""
@@ -81,10 +79,10 @@ class Recorder:
         self.metrics = metrics_of(registry)
         self.results = ResultReader(config.result_fields)
         self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
-        self._other_spans: OtherSpans | None = None
-        self.spans = PrivateSpans(tracer_provider, self.privacy, self._tap)
+        self._outlet = outlet = SpanOutlet(config, self.privacy, self.metrics)
+        self.spans = PrivateSpans(tracer_provider, self.privacy, outlet.tap, outlet.send)
         for provider in (tracer_provider, trace.get_tracer_provider()):
-            self._tap(provider)
+            outlet.tap(provider)
         self._sampler: Sampler | None = None
         if config.sample_rate < 1.0:
             self._sampler = Sampler(
@@ -121,16 +119,6 @@ class Recorder:
         self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
         guard.listen(self.metrics.count_internal_error)
         listen_to_redactions(self.metrics.count_redaction)
-
-    def _tap(self, provider: object) -> None:
-        """Attach the exporter for spans of other instrumentations to a tracer provider."""
-        if not self.config.other_spans or not hasattr(provider, "add_span_processor"):
-            return
-        with guard.Guard("other_spans"):
-            exporter = import_module(_SPAN_EXPORTER)
-            if self._other_spans is None:
-                self._other_spans = exporter.OtherSpans(self.config, self.privacy, self.metrics)
-            exporter.attach(provider, self._other_spans)
 
     def owner(self, name: str, value: str) -> str:
         """Return the redacted id of a user or session."""
@@ -271,11 +259,11 @@ class Recorder:
         deadline = time.monotonic() + timeout
         for hook in before_flush:
             hook()
-        if self._other_spans is not None:
-            self._other_spans.flush(0.0)  # starts delivery in parallel to the events
+        if (spans := self._outlet.out) is not None:
+            spans.flush(0.0)  # starts delivery in parallel to the events
         self._shipper.drain(timeout, at_exit=at_exit)
-        if self._other_spans is not None:
-            self._other_spans.flush(deadline - time.monotonic(), at_exit=at_exit)
+        if spans is not None:
+            spans.flush(deadline - time.monotonic(), at_exit=at_exit)
         return self._result()
 
     def _result(self, lost: int = 0) -> FlushResult:
@@ -286,16 +274,16 @@ class Recorder:
 
     def close(self, timeout: float, *, at_exit: bool = False) -> FlushResult:
         """Flush within the timeout, stop the thread, and leave the rest to a later process."""
-        if at_exit and self._other_spans is not None:
-            timeout = max(0.0, timeout - self._other_spans.just_waited)
+        if at_exit and self._outlet.out is not None:
+            timeout = max(0.0, timeout - self._outlet.out.just_waited)
         started = time.monotonic()
         # Calls that end from now on belong to the next recorder, if there is one.
         self.closed = True
         if self._sampler is not None:
             self._sampler.drain()
         self.flush(timeout, at_exit=at_exit)
-        if self._other_spans is not None:
-            self._other_spans.close(timeout - (time.monotonic() - started))
+        if self._outlet.out is not None:
+            self._outlet.out.close(timeout - (time.monotonic() - started))
         self._shipper.stop(min(timeout - (time.monotonic() - started), timeout))
         with guard.Guard("metrics"):
             self.metrics.count_recorded()
@@ -315,8 +303,8 @@ class Recorder:
         self._recorded.uncounted()
         self._spool.disown()
         self._shipper.disown()
-        if self._other_spans is not None:
-            self._other_spans.disown()
+        if self._outlet.out is not None:
+            self._outlet.out.disown()
         child = Recorder(self.config, **self._wiring)
         # Keep the parent's recorder, so that garbage collection does not close shared sockets.
         child._forked_from = self
@@ -433,7 +421,7 @@ def _use(
     if config.enabled:
         chosen = config.set_tracer_provider
         if wants_provider if chosen is None else chosen:
-            import_module(_SPAN_EXPORTER).set_global_provider(config.service)
+            set_global_provider(config.service)
         recorder = Recorder(config, **wiring)
         recorder.logs.prints = True
     with _lock:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from tracereel import semconv
 from tracereel._export.trace_state import TraceState
 from tracereel._runtime import gevent_compat
 from tracereel._runtime.clock import sortable_id
@@ -147,6 +148,10 @@ class Ended:
     """Part of the cost not known to be wasted."""
     tally: "Tally | None" = None
     repeated: bool = False
+    fallback_attempted: bool = False
+    """Whether a fallback follows if it failed."""
+    replaced: bool = False
+    """Whether it failed and its fallback delivered the result."""
 
 
 class Tally:
@@ -186,8 +191,20 @@ class Tally:
                     if ended.agent_name in tally.sequence:
                         last = tally.sequence[::-1].index(ended.agent_name)
                         del tally.sequence[-1 - last]
-                    tally.counts[ended.status] -= 1
+                    tally.counts[semconv.REPLACED if ended.replaced else ended.status] -= 1
                     tally.retried -= ended.retry_count > 0
+
+    def replace(self, ended: Ended) -> None:
+        """Count a failed execution as replaced, because its fallback delivered the result."""
+        with lock:
+            ended.replaced = True
+            for tally in _chain(self):
+                tally.counts[semconv.FAILED] -= 1
+                tally.counts[semconv.REPLACED] += 1
+                for result in reversed(tally.results):
+                    if result["execution_id"] == ended.execution_id:
+                        result["replaced"] = True
+                        break
 
     def forget(self, execution_id: str) -> bool:
         """Remove an agent from the results; return whether it was listed."""

@@ -1,18 +1,20 @@
 """Bounded queue and export thread for spans of other instrumentations.
 
-Own spans are skipped because the collector derives them from events. A span processor cannot be
+Own spans are skipped because the collector derives them from events, except for those to which the
+program added events. A span processor cannot be
 removed from a provider, so each provider gets one small permanent processor (`SpanTap`) that
 forwards to the active recorder.
 
 Offering a span never blocks on delivery, nor does a fork or a signal handler.
 """
 
+import functools
 import logging
 import os
 import time
 from _queue import Empty, SimpleQueue
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -20,7 +22,10 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.util.types import Attributes
 
 from tracereel import semconv
 from tracereel._export.backoff import MIN_BACKOFF, backoff
@@ -52,6 +57,12 @@ REFUSED: Final = "refused"
 NOT_ENCODED: Final = "not_encoded"
 SHUTDOWN: Final = "shutdown"
 _TROUBLE: Final = "spans:trouble"
+_KNOWN_BY: Final = {
+    "decision_recorded": "decision_id",
+    "retry_attempted": "reason",
+    "fallback_triggered": "primary_agent",
+}
+"""Attributes that the SDK's own span events always have; the collector tells them by these too."""
 
 _loading: Final = gevent_compat.RLock()
 # The exporting thread imports the exporter. A fork during the import would leave a child that can
@@ -329,7 +340,7 @@ class SpanTap(SpanProcessor):
         if out is None:
             return
         scope = span.instrumentation_scope
-        if scope is not None and scope.name == semconv.SCOPE:
+        if scope is not None and scope.name == semconv.SCOPE and not _is_marked(span):
             return
         ids = span.context
         if ids is not None and ids.trace_flags.sampled:
@@ -345,6 +356,43 @@ class SpanTap(SpanProcessor):
         if out is not None:
             with guard.Guard("other_spans"):
                 out.shut_down()
+
+
+def _is_marked(span: ReadableSpan) -> bool:
+    """Return whether the program added events to a span of the SDK."""
+    return any(
+        event.name != "exception" and _KNOWN_BY.get(event.name) not in (event.attributes or {})
+        for event in span.events
+    )
+
+
+def own_span(
+    *,
+    name: str,
+    kind: SpanKind,
+    context: SpanContext,
+    parent: SpanContext | None,
+    start_ns: int,
+    end_ns: int,
+    marks: Iterable[tuple[str, Attributes, int]],
+) -> ReadableSpan:
+    """Return a span of the SDK with the events that the program added, for export."""
+    return ReadableSpan(
+        name=name,
+        context=context,
+        parent=parent,
+        resource=_resource(),
+        events=[Event(*mark) for mark in marks],
+        kind=kind,
+        start_time=start_ns,
+        end_time=end_ns,
+        instrumentation_scope=InstrumentationScope(semconv.SCOPE),
+    )
+
+
+@functools.cache
+def _resource() -> Resource:
+    return Resource.create()
 
 
 _taps: Final[WeakKeyDictionary[object, SpanTap]] = WeakKeyDictionary()

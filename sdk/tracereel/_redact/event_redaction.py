@@ -114,10 +114,13 @@ class Privacy:
             strip_content(event)
         if self.acts:
             self.act(event)
+        known, keys = self._known, self._keys
         for name, value in list(event.items()):
             kind = type(value)
             if value is None or kind is int or kind is float or kind is bool or value is trusted:
                 continue
+            if kind is str and value in known and keys.get(name) is False:
+                continue  # a label that was clean before, in a field that names no secret
             if kind is Cut:
                 event[name + _TRUNCATED] = value.about
                 event[name] = value = _exact(value)
@@ -290,8 +293,12 @@ class _Redacted(Walk[Any]):
             name, hides = privacy.key(key)
             if name in new:
                 name = distinct(name, new, numbers)
-            self._hide = outer or hides
-            new[name] = self.visit(item, depth)
+            self._hide = hides = outer or hides
+            if type(item) is str and not hides:  # the most frequent case
+                self.nodes -= 1
+                new[name] = privacy.text(item)
+            else:
+                new[name] = self.visit(item, depth)
         self._hide = outer
         return new
 

@@ -49,6 +49,8 @@ def about_cut(value: str) -> dict[str, Any]:
 
 def shortened(value: str, limit: int) -> str:
     """Return a plain string cut to the limit, with lone surrogates replaced."""
+    if type(value) is str and len(value) <= limit and value.isascii():
+        return value
     cut = str.__getitem__(value, slice(0, limit))
     if str.__len__(value) > limit:
         cut = cut[: limit - 1] + ELLIPSIS

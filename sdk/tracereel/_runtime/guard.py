@@ -109,11 +109,13 @@ def _handlers() -> set[CodeType]:
     return found
 
 
-def warn_once(key: str, message: str, *args: object) -> None:
-    """Log a warning the first time its key is seen in this process."""
-    if key not in _said:
-        _said.add(key)
-        say(logging.WARNING, message, *args)
+def warn_once(key: str, message: str, *args: object) -> bool:
+    """Log a warning the first time its key is seen in this process; return whether it was logged."""
+    if key in _said:
+        return False
+    _said.add(key)
+    say(logging.WARNING, message, *args)
+    return True
 
 
 def say(level: int, message: str, *args: object, with_traceback: bool = False) -> None:

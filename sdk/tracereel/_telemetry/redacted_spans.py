@@ -11,7 +11,7 @@ from opentelemetry.trace import Span, SpanContext, Status, StatusCode, TracerPro
 
 from tracereel import semconv
 from tracereel._redact.event_redaction import ERRORS, Privacy, class_name, error_name
-from tracereel._telemetry.spans import Spans
+from tracereel._telemetry.spans import MarkedSpan, Spans
 
 _ERRORS = frozenset(
     shown[field] for _, shown in semconv.SPAN_EVENTS.values() for field in ERRORS if field in shown
@@ -27,8 +27,9 @@ class PrivateSpans(Spans):
         provider: TracerProvider | None,
         privacy: Privacy,
         on_provider: Callable[[TracerProvider], None] = lambda _provider: None,
+        on_marked: Callable[[MarkedSpan], None] = lambda _span: None,
     ) -> None:
-        super().__init__(provider, on_provider)
+        super().__init__(provider, on_provider, on_marked)
         self.privacy = privacy
 
     def _handed_out(self, span: Span) -> Span:

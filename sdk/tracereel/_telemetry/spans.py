@@ -1,14 +1,21 @@
 """OpenTelemetry spans of executions: choice of provider, start and end."""
 
+import os
+import sys
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
     NonRecordingSpan,
+    ProxyTracer,
     ProxyTracerProvider,
     Span,
     SpanContext,
@@ -22,10 +29,21 @@ from opentelemetry.trace import (
 from tracereel import semconv
 from tracereel._runtime import guard
 from tracereel._runtime.clock import random_id
+from tracereel._telemetry.event_log import has_handlers, write_to_stderr
 
 _UNKNOWN: Final[Any] = object()
 _asked: Final[list[bool]] = []
+_searched: Final[list[bool]] = []
+MAX_MARKS: Final = 128
+"""Maximum number of events and of attributes kept of a span, as in OpenTelemetry's SDK."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_INSTALLED: Final = (
+    "site-packages",
+    "dist-packages",
+    str(Path(os.__file__).parent),
+    str(Path(__file__).parents[1]),
+)
+"""Parts of the paths of modules that are not the program's own."""
 (_SPAN,) = trace.set_span_in_context(INVALID_SPAN, Context())
 """Context key of the current span, read once because the lookup is expensive."""
 
@@ -42,6 +60,26 @@ class StartedSpan(NamedTuple):
     """Whether the span records attributes."""
 
 
+class Mark(NamedTuple):
+    """Event that the program added to a span of the SDK."""
+
+    name: str
+    attributes: BoundedAttributes
+    unix_nano: int
+
+
+class MarkedSpan(NamedTuple):
+    """Ended span of the SDK that only has ids and the events that the program added."""
+
+    name: str
+    kind: SpanKind
+    context: SpanContext
+    parent: SpanContext | None
+    start_ns: int
+    end_ns: int
+    marks: list[Mark]
+
+
 class Spans:
     """Span factory for the configured provider, or the global one by default.
 
@@ -54,9 +92,11 @@ class Spans:
         self,
         provider: trace.TracerProvider | None,
         on_provider: Callable[[trace.TracerProvider], None] = lambda _provider: None,
+        on_marked: Callable[[MarkedSpan], None] = lambda _span: None,
     ) -> None:
         self._given = provider
         self._on_provider = on_provider
+        self._on_marked = on_marked
         self._tracer: Tracer | None = None
         self._tracer_of: trace.TracerProvider | None = None
 
@@ -77,10 +117,13 @@ class Spans:
         tracer = self._choose()
         here = otel_context.get_current() if context is None else context
         current = here.get(_SPAN)
-        if tracer is None:
-            return _unseen(here, current, _LostSpan)
-        if not getattr(self._tracer_of, "wants_own_spans", True):
-            return _unseen(here, current, NonRecordingSpan)
+        if tracer is None or not getattr(self._tracer_of, "wants_own_spans", True):
+            if tracer is None and not _searched:
+                _search_tracers()
+            started = _unseen(here, current, _LostSpan if tracer is None else _OwnSpan)
+            # One attribute, because few programs add events to the span.
+            started.span.about = name, kind, current, start_ns, self._on_marked  # type: ignore[attr-defined]
+            return started
         around = (current if isinstance(current, Span) else INVALID_SPAN).get_span_context()
         if execution_id is not None:
             attributes = {
@@ -137,8 +180,33 @@ def _with_span(here: Context, span: Span) -> Context:
     return context
 
 
-class _LostSpan(NonRecordingSpan):
-    """Span of a program without a tracer provider; warns if the program writes to it.
+class _OwnSpan(NonRecordingSpan):
+    """Span of the SDK that no processor sees; keeps the events that the program adds to it."""
+
+    about: tuple[str, SpanKind, object, int, Callable[[MarkedSpan], None]]
+    marks: list[Mark] | None = None
+
+    def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
+        if self.marks is None:
+            self.marks = []
+        if len(self.marks) < MAX_MARKS:
+            kept = BoundedAttributes(MAX_MARKS, attributes)
+            self.marks.append(Mark(str(name), kept, timestamp or time.time_ns()))
+
+    def end(self, end_time: int | None = None) -> None:
+        # Only the SDK's own code passes the time.
+        if self.marks is None or end_time is None:
+            return
+        marks, self.marks = self.marks, None
+        name, kind, around, start_ns, on_marked = self.about
+        parent = around.get_span_context() if isinstance(around, Span) else None
+        on_marked(
+            MarkedSpan(name, kind, self.get_span_context(), parent, start_ns, end_time, marks)
+        )
+
+
+class _LostSpan(_OwnSpan):
+    """Span of a program without a tracer provider; warns if the program uses it as its own.
 
     Without a provider, every span that the program starts is the current one.
     """
@@ -149,21 +217,39 @@ class _LostSpan(NonRecordingSpan):
     def set_attributes(self, attributes: Any) -> None:  # noqa: ARG002
         _warn_of_lost_spans()
 
-    def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:  # noqa: ARG002
-        _warn_of_lost_spans()
-
     def end(self, end_time: int | None = None) -> None:
-        # The SDK's own code always passes the time.
         if end_time is None:
             _warn_of_lost_spans()
+        super().end(end_time)
+
+
+def _search_tracers() -> None:
+    """Warn before the first span is lost, if a module of the program uses OpenTelemetry by then."""
+    _searched.append(True)
+    for name, module in list(sys.modules.items()):
+        # OpenTelemetry's outermost package has no file.
+        if not isinstance(module, ModuleType) or name == "opentelemetry":
+            continue
+        # Not the module's own lookup, which may load it.
+        names = object.__getattribute__(module, "__dict__")
+        file = names.get("__file__")
+        if isinstance(file, str) and any(place in file for place in _INSTALLED):
+            continue
+        for value in list(names.values()):
+            if value is trace or type(value) is ProxyTracer:
+                _warn_of_lost_spans()
+                return
+
+
+_LOST: Final = (
+    "tracereel: spans that this program starts itself are not recorded, because it has no tracer"
+    " provider; call tracereel.configure() at its start, or set a provider"
+)
 
 
 def _warn_of_lost_spans() -> None:
-    guard.warn_once(
-        "lost_spans",
-        "tracereel: spans that this program starts itself are not recorded, because it has no tracer"
-        " provider; call tracereel.configure() at its start, or set a provider",
-    )
+    if guard.warn_once("lost_spans", _LOST) and not has_handlers(guard.log):
+        write_to_stderr(_LOST)
 
 
 def _unseen(here: Context, current: object, kind: type[NonRecordingSpan]) -> StartedSpan:

@@ -154,7 +154,10 @@ def get(value: Any, *names: str) -> Any:
 def first_text(value: Any, *names: str) -> str | None:
     """Return the first field that is a non-empty string, of a dictionary or an object."""
     fields = table(value)
-    return next((found for name in names if (found := text(fields.get(name)))), None)
+    for name in names:
+        if (found := text(fields.get(name))) is not None:
+            return found
+    return None
 
 
 def text(value: Any) -> str | None:

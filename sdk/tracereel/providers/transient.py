@@ -7,7 +7,7 @@ import msgspec
 
 from tracereel.providers.base import PERSISTENCE, PersistenceStrategy
 from tracereel.providers.blocks import THOUGHTS
-from tracereel.providers.reading import as_data, get, mapping, text
+from tracereel.providers.reading import as_data, get, mapping, table, text
 
 CONTENT_FIELDS: Final = ("content", "arguments", "arguments_text", "citations")
 """Event fields with content, each replaced by its size; `raw` is left out."""
@@ -15,6 +15,9 @@ _THINKING: Final = frozenset({"thinking", "reasoning_delta"})
 _BLOCK_LISTS: Final = ("content", "parts")
 _EXTRA: Final = ("reasoning_content", "reasoning")
 """Message fields in which some OpenAI-compatible servers send their reasoning."""
+
+_TELLING: Final = frozenset({"type", "thought", "additional_kwargs", "parts", *_EXTRA})
+"""Fields without which a message with a text has no reasoning."""
 
 
 def strategy_of(kind: str, *, store_thinking: bool = False) -> PersistenceStrategy:
@@ -37,6 +40,14 @@ def without_thinking(messages: Sequence[Any]) -> list[Any]:
 
 def _thinks(message: Any) -> bool:
     if message is None or isinstance(message, str):
+        return False
+    fields = table(message)
+    # Most messages are a role and a text.
+    if (
+        isinstance(fields, dict)
+        and isinstance(fields.get("content"), str)
+        and fields.keys().isdisjoint(_TELLING)
+    ):
         return False
     if _is_thought(message) or text(get(message, *_EXTRA)) is not None:
         return True

@@ -105,6 +105,8 @@ def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _first(value: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    if value.keys().isdisjoint(names):
+        return None
     for name in names:
         given = value.get(name)
         if given is not None and (found := count(given)) is not None:

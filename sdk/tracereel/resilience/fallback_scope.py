@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tracereel import semconv
 from tracereel._core import attempt_context
+from tracereel._core.run_state import Ended
 from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel.resilience.policy import ERROR, LOW_CONFIDENCE, NEVER, ConfidenceOf
@@ -64,6 +65,7 @@ class FallbackScope(RetryScope):
 
     __slots__ = (
         "_error",
+        "_lost",
         "_mark",
         "_plan",
         "_primary",
@@ -83,6 +85,8 @@ class FallbackScope(RetryScope):
         self._slot: attempt_context.Slot | None = None
         self._primary: attempt_context.Slot | None = None
         """Slot of a primary whose result may still be replaced."""
+        self._lost: list[Ended] = []
+        """Failed executions of the primary."""
         self._mark: Mark | None = None
         self._target: Function | None = None
         self._reason = ERROR
@@ -127,6 +131,7 @@ class FallbackScope(RetryScope):
             self._settle(self._slot, abandoned=covered)
             if covered:
                 self.failure = error
+                self._lose(self._slot)
                 self._trigger(error, ERROR, error_text(error))
             return covered
         self._settle(self._slot, abandoned=True)
@@ -161,6 +166,9 @@ class FallbackScope(RetryScope):
         primary, self._primary = self._primary, None
         self._settle(primary, abandoned=True)
         with guard.Guard("fallback"):
+            for lost in self._lost:
+                if lost.tally is not None:
+                    lost.tally.replace(lost)
             plan, around, recorder = self._plan, self.around, self._recorder
             if around is not None:
                 around.fallback_used = around.agent.fallback_used = True
@@ -186,6 +194,19 @@ class FallbackScope(RetryScope):
         self.close(error)
         # Break reference cycles: both hold the caller's frame by a traceback.
         self.failure = self._slot = self._primary = None
+
+    def _lose(self, slot: attempt_context.Slot | None) -> None:
+        """Remember the executions that the fallback replaces if it succeeds."""
+        if slot is not None:
+            self._lost = [
+                each
+                for each in slot.ended
+                if each.agent_name == self.agent
+                and each.status == semconv.FAILED
+                and each.fallback_attempted
+                and not each.repeated
+                and not each.replaced
+            ]
 
     def _settle(self, slot: attempt_context.Slot | None, *, abandoned: bool = False) -> None:
         """Settle a route; count its cost as waste if it was abandoned."""

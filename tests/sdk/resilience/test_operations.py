@@ -413,3 +413,48 @@ def test_waste_is_never_more_than_what_was_spent(
     call()
     recorded()
     assert wasted(registry) == {("a", "attempt"): 0.25}
+
+
+def failing(name: str) -> Callable[[], None]:
+    @traced_agent(name)
+    def fail() -> None:
+        raise OSError(name)
+
+    return fail
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_primary_that_its_fallback_replaced_has_not_failed(
+    recorded: Deliver, *, retried: bool
+) -> None:
+    primary = ours(failing("a")) if retried else failing("a")
+    traced_pipeline("p")(fallback(traced_agent("b")(lambda: 1))(primary))()
+    closed = pipeline_of(recorded)
+    assert counts(closed) == (2, 1, 0, int(retried))
+    assert (closed["agents_replaced"], closed["status"]) == (1, "partial_success")
+    results = [(r["status"], r.get("replaced")) for r in closed["agent_results"]]
+    assert results == [("failed", True), ("success", None)]
+
+
+def test_a_primary_whose_fallback_fails_too_has_failed(recorded: Deliver) -> None:
+    @traced_pipeline("p")
+    def run() -> None:
+        with pytest.raises(OSError, match="a"):
+            fallback(failing("b"))(failing("a"))()
+
+    run()
+    closed = pipeline_of(recorded)
+    assert (counts(closed), closed["agents_replaced"]) == ((2, 0, 2, 0), 0)
+
+
+def test_a_replaced_primary_that_is_repeated_counts_as_it_ended_last(recorded: Deliver) -> None:
+    script = Scripted(OSError("x"), "done")
+
+    @ours
+    def flow() -> None:
+        fallback(traced_agent("b")(lambda: 1))(failing("a"))()
+        script()
+
+    traced_pipeline("p")(flow)()
+    closed = pipeline_of(recorded)
+    assert (counts(closed), closed["agents_replaced"]) == ((2, 1, 0, 2), 1)

@@ -7,7 +7,7 @@ from typing import Final
 
 from tracereel_collector.query.run.chains import Chain
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.steps import FALLBACK, RunStep
+from tracereel_collector.query.run.steps import FALLBACK, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree
 
 FAILED: Final = "agent.execution.failed"
@@ -24,12 +24,25 @@ def outcomes_of(run: RunTree, chains: Sequence[Chain]) -> Outcomes:
     return _retries(chains) | _fallbacks(run)
 
 
+def is_undecided(row: EventRow) -> bool:
+    """Return whether later events may decide about an event."""
+    if row.event_type == FAILED:
+        return row.fallback_successful is None and row.fallback_attempted is not False
+    return row.event_type == RETRY and row.retry_successful is None
+
+
 def was_replaced(step: RunStep, outcomes: Outcomes) -> bool:
     """Return whether a step failed and a fallback delivered its result."""
     row = step.closing
     if row is None or not step.is_failed:
         return False
-    return bool(row.fallback_successful or outcomes.get(id(row), {}).get("fallback_successful"))
+    if row.fallback_successful:
+        # A fallback inside of the step that came before its failure did not replace it.
+        return not any(
+            each.event_type == FALLBACK and each.hlc < row.hlc and each.fallback_successful
+            for each in step.events
+        )
+    return bool(outcomes.get(id(row), {}).get("fallback_successful"))
 
 
 def _retries(chains: Sequence[Chain]) -> dict[int, dict[str, bool]]:

@@ -289,9 +289,20 @@ class RunReader:
         found = [StoredPayload(number, payload) for number, _, payload in rows]
         return EventContents(self.store).whole(tenant, found)
 
-    def step_events(self, tenant: str, trace_id: str, step_id: str) -> list[EventRow]:
-        """Return the events of one step, by span id or event id."""
-        return self._events(tenant, [trace_id], MAX_EVENTS, whole=False, step_id=step_id)[0]
+    def step_rows(self, tenant: str, trace_id: str, step_id: str) -> RunRows:
+        """Return the events of one step, by span id or event id, and what was added to its span."""
+        events = self._events(tenant, [trace_id], MAX_EVENTS, whole=False, step_id=step_id)[0]
+        traces = sorted({row.otel_trace_id for row in events} - {""})
+        spans = self._spans(tenant, traces, whole=False, only=step_id) if traces else []
+        marked = any(span.event_count for span in spans)
+        return RunRows(
+            trace_id=trace_id,
+            trace_ids=(trace_id,),
+            events=events,
+            spans=spans,
+            span_events=self._span_events(tenant, traces, only=step_id) if marked else (),
+            prices={},
+        )
 
     def ledger(self, tenant: str, trace_ids: Sequence[str]) -> list[LedgerRow]:
         """Return the stored events of every emitter in some runs, duplicates included."""
@@ -328,6 +339,14 @@ class RunReader:
         if counts.span_events:
             span_events = self._span_events(tenant, traces, after=after, most=limit)
         return events, spans[:limit], span_events[:limit], counts
+
+    def attempts(self, tenant: str, trace_ids: list[str], *, since: int, most: int) -> RunRows:
+        """Return the events from a place on that decide how attempts and fallbacks ended."""
+        given = {"tenant": tenant, "trace_ids": trace_ids, "since": since, "limit": most}
+        events = event_rows(self._rows("run_attempts", StoredEvent, **given), whole=False)
+        return RunRows(
+            trace_id=trace_ids[0], trace_ids=tuple(trace_ids), events=events, spans=(), prices={}
+        )
 
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
@@ -441,6 +460,7 @@ class RunReader:
         after: Cursor = BEGINNING,
         most: int = MAX_EVENTS,
         told_by: Sequence[str] = (),
+        only: str = "",
     ) -> list[SpanRow]:
         position, span_id, _ = _span_place(after)
         return self._rows(
@@ -450,6 +470,7 @@ class RunReader:
             trace_ids=traces,
             with_attributes=whole,
             told_by=list(told_by),
+            only_span=only,
             after_position=position,
             after_span=span_id,
             limit=most + 1,
@@ -462,6 +483,7 @@ class RunReader:
         *,
         after: Cursor = BEGINNING,
         most: int = MAX_EVENTS,
+        only: str = "",
     ) -> list[SpanEventRow]:
         position, span_id, number = _span_place(after)
         return self._rows(
@@ -469,6 +491,7 @@ class RunReader:
             SpanEventRow,
             tenant=tenant,
             trace_ids=traces,
+            only_span=only,
             after_position=position,
             after_span=span_id,
             after_index=number,

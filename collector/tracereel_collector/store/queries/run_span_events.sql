@@ -11,6 +11,7 @@ FROM
         `Events.Attributes` AS maps
     FROM otel_spans
     WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
+        AND ({only_span:String} = '' OR SpanId = {only_span:String})
         AND notEmpty(`Events.Name`)
     ORDER BY TraceId, SpanId, Timestamp, SequenceNumber
     LIMIT 1 BY TraceId, SpanId

@@ -29,6 +29,7 @@ SELECT
     length(`Events.Name`) AS event_count
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
+    AND ({only_span:String} = '' OR SpanId = {only_span:String})
     -- Skip spans that are also derived from an event.
     AND SpanId NOT IN (SELECT span_id FROM agent_events
         WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})

@@ -188,6 +188,7 @@ class AgentScope(ExecutionScope):
                 cost=cost or 0.0,
                 cost_left=max(0.0, (cost or 0.0) - wasted) if status == semconv.SUCCESS else 0.0,
                 tally=execution.tally,
+                fallback_attempted=execution.fallback_attempted,
             )
             attempt_context.end(execution.slot, ended)
         if execution.tally is not None:

@@ -47,7 +47,9 @@ class PipelineScope(ExecutionScope):
     def closing(self, result: object, milliseconds: int) -> dict[str, Any]:
         tally, note = self.execution.tally, self.execution.notes.get
         self.judge(result)
-        partial = tally is not None and tally.counts[semconv.FAILED] > 0
+        partial = tally is not None and (
+            tally.counts[semconv.FAILED] > 0 or tally.counts[semconv.REPLACED] > 0
+        )
         status = note("status") or (semconv.PARTIAL_SUCCESS if partial else semconv.SUCCESS)
         event = self.closed_fields(status, milliseconds)
         if self.captures:
@@ -86,6 +88,7 @@ class PipelineScope(ExecutionScope):
             "agents_succeeded": tally.counts[semconv.SUCCESS],
             "agents_failed": tally.counts[semconv.FAILED],
             "agents_cancelled": tally.counts[semconv.CANCELLED],
+            "agents_replaced": tally.counts[semconv.REPLACED],
             "agents_retried": tally.retried,
             "agent_results": list(tally.results),
             "output_summary": None,
