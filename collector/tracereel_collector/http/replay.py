@@ -17,7 +17,7 @@ from tracereel_collector.http.parameters import Attempts
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.replay import MAX_PAGE, Page, check_trace_id, parse_cursor
-from tracereel_collector.query.run.rows import BEGINNING, Cursor
+from tracereel_collector.query.run.positions import BEGINNING, Cursor
 from tracereel_collector.query.run.timeline import Entry
 from tracereel_collector.query.state_at import parse_moment
 

@@ -11,16 +11,14 @@ from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.chains import chains_of
 from tracereel_collector.query.run.outcomes import is_undecided, outcomes_of
+from tracereel_collector.query.run.positions import BEGINNING, Cursor, place_key
 from tracereel_collector.query.run.rows import (
-    BEGINNING,
     Counts,
-    Cursor,
     EventRow,
     RunReader,
     SpanEventRow,
     SpanRow,
     SpanTotals,
-    place_key,
 )
 from tracereel_collector.query.run.serialize import shown_chains
 from tracereel_collector.query.run.steps import MILLI

@@ -9,7 +9,7 @@ from tracereel_collector.errors import ThrottledError
 from tracereel_collector.http.dependencies import Playbacks
 from tracereel_collector.http.replay import play
 from tracereel_collector.query.replay import Page
-from tracereel_collector.query.run.rows import Cursor
+from tracereel_collector.query.run.positions import Cursor
 from tracereel_collector.query.run.timeline import Entry
 
 

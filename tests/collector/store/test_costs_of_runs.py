@@ -11,7 +11,8 @@ from tracereel_collector.query import replay as replaying
 from tracereel_collector.query.agents import DAY_SECONDS, Agents
 from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.replay import ReplayQuery
-from tracereel_collector.query.run.rows import Cursor, RunReader
+from tracereel_collector.query.run.positions import Cursor
+from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces

@@ -96,7 +96,7 @@ class StepContent:
 
     def _quick(self, tenant: str, trace_id: str, step_id: str) -> _Found | None:
         """Find a step by its own events; a long run need not be read for it."""
-        events = self.reader.step_events(tenant, trace_id, step_id)
+        events = self.reader.step_rows(tenant, trace_id, step_id).events
         if not events or not all(row.span_id for row in events):
             return None
         steps, _ = steps_of(events, ())

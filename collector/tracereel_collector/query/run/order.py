@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.rows import BEGINNING, Cursor, place_key
+from tracereel_collector.query.run.positions import BEGINNING, Cursor, place_key
 from tracereel_collector.query.run.steps import RunStep, clock_of
 
 _MICRO = 1_000

@@ -15,6 +15,7 @@ from tracereel_collector.query.event_contents import EventContents, StoredPayloa
 from tracereel_collector.query.run.events import EventRow as EventRow
 from tracereel_collector.query.run.events import StoredEvent, event_rows, fill_sessions
 from tracereel_collector.query.run.ledger import LedgerRow
+from tracereel_collector.query.run.positions import BEGINNING, Cursor, span_place
 from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
 from tracereel_collector.store.sql import query
 
@@ -126,36 +127,6 @@ class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     otel_trace_ids: list[str]
     unpriced: int
     """Calls with reported tokens but without a reported cost."""
-
-
-class Cursor(msgspec.Struct, frozen=True, order=True):
-    """Position in a timeline, after which the next page begins."""
-
-    position: int = 0
-    number: int = 0
-    key: str = ""
-    """Place of a span behind the event with that position and number: `place_key`."""
-
-    def __str__(self) -> str:
-        return "-".join(map(str, [self.position, self.number, *([self.key] * bool(self.key))]))
-
-
-BEGINNING = Cursor()
-_KEY_DIGITS = 16
-
-
-def place_key(position: int, span_id: str, number: int = 0) -> str:
-    """Return a text that sorts by position, then by span, then by the number of a span event."""
-    return f"{position:0{_KEY_DIGITS}x}{span_id}{f'{number:08x}' if number else ''}"
-
-
-def _span_place(after: Cursor) -> tuple[int, str, int]:
-    """Return time, span id and number after which spans and span events of the next page begin."""
-    if not after.key:
-        return after.position, "", 0
-    second = 2 * _KEY_DIGITS
-    number = after.key[second:]
-    return int(after.key[:_KEY_DIGITS], 16), after.key[_KEY_DIGITS:second], int(number or "0", 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,7 +433,7 @@ class RunReader:
         told_by: Sequence[str] = (),
         only: str = "",
     ) -> list[SpanRow]:
-        position, span_id, _ = _span_place(after)
+        position, span_id, _ = span_place(after)
         return self._rows(
             "run_spans",
             SpanRow,
@@ -485,7 +456,7 @@ class RunReader:
         most: int = MAX_EVENTS,
         only: str = "",
     ) -> list[SpanEventRow]:
-        position, span_id, number = _span_place(after)
+        position, span_id, number = span_place(after)
         return self._rows(
             "run_span_events",
             SpanEventRow,

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from tracereel_collector.query.run.events import EventRow
-from tracereel_collector.query.run.rows import BEGINNING, Cursor, SpanEventRow, SpanRow
+from tracereel_collector.query.run.positions import BEGINNING, Cursor
+from tracereel_collector.query.run.rows import SpanEventRow, SpanRow
 
 MILLI: Final = 1_000_000
 _SCOPES: Final = {

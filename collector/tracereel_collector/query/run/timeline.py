@@ -10,7 +10,8 @@ from tracereel_collector.model import SPAN_EVENT, SPAN_MARK
 from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.order import time_of
-from tracereel_collector.query.run.rows import Cursor, SpanEventRow, SpanRow
+from tracereel_collector.query.run.positions import Cursor
+from tracereel_collector.query.run.rows import SpanEventRow, SpanRow
 from tracereel_collector.query.run.serialize import attributes_of, milliseconds, moment
 from tracereel_collector.query.run.steps import MILLI, RunStep
 
