@@ -24,12 +24,12 @@ _LEVELS: Final = 6
 
 def asked(value: Any) -> str | None:
     """Return the last question in an input: the last user text, the prompt, or the text itself."""
-    return _found(parsed(value), "user", _ASKED, _LEVELS)
+    return _found(parsed(value), "user", _ASKED)
 
 
 def answered(value: Any) -> str | None:
     """Return the last answer in an output: the last assistant text, or the text itself."""
-    return _found(parsed(value), "assistant", _ANSWERED, _LEVELS)
+    return _found(parsed(value), "assistant", _ANSWERED)
 
 
 def text_of(message: Message) -> str:
@@ -68,7 +68,13 @@ def _result(message: Message) -> str:
     return ""
 
 
-def _found(value: Any, role: str, names: Sequence[str], depth: int) -> str | None:
+def _found(value: Any, role: str, names: Sequence[str]) -> str | None:
+    said = _told(value, role, names, _LEVELS)
+    return said if said is not None else _obvious(value, _LEVELS)
+
+
+def _told(value: Any, role: str, names: Sequence[str], depth: int) -> str | None:
+    """Return a text that messages or the name of a field mark as the question or answer."""
     if isinstance(value, str):
         return text(value) if value.strip() else None
     if depth <= 0 or value is None:
@@ -76,8 +82,6 @@ def _found(value: Any, role: str, names: Sequence[str], depth: int) -> str | Non
     if isinstance(value, list | tuple):
         return _in_list(items(value), role, names, depth)
     fields = mapping(value)
-    if not fields:
-        return None
     if any(items(fields.get(name)) for name in _STATES):
         said = _last(messages_of(fields), role)
         if said is not None:
@@ -88,20 +92,29 @@ def _found(value: Any, role: str, names: Sequence[str], depth: int) -> str | Non
             return said
     for name in names:
         if name in fields:
-            said = _found(parsed(fields[name]), role, names, depth - 1)
+            said = _told(parsed(fields[name]), role, names, depth - 1)
             if said is not None:
                 return said
-    texts = [each for each in fields.values() if isinstance(each, str) and " " in each.strip()]
-    if len(texts) == 1:
-        return text(texts[0])
-    inner = [each for each in fields.values() if isinstance(each, dict | list) or mapping(each)]
-    if len(fields) == 1 and (only := next(iter(fields.values()))) is not None:
-        return _found(parsed(only), role, names, depth - 1)
     # The state of a graph by node, and arguments that hold it: the last one that says something.
-    for each in reversed(inner[:100]):
-        said = _found(each, role, names, depth - 1)
-        if said is not None:
-            return said
+    for each in reversed(list(fields.values())[:100]):
+        inner = parsed(each)
+        if not isinstance(inner, str):
+            said = _told(inner, role, names, depth - 1)
+            if said is not None:
+                return said
+    return None
+
+
+def _obvious(value: Any, depth: int) -> str | None:
+    """Return the only text of an object that could be meant: its one sentence or one field."""
+    fields = mapping(value)
+    texts = [each for each in fields.values() if isinstance(each, str) and each.strip()]
+    sentences = [each for each in texts if " " in each.strip()]
+    if len(sentences) == 1:
+        return text(sentences[0])
+    if len(fields) == 1 and depth > 0:
+        (only,) = fields.values()
+        return text(only) if texts else _obvious(parsed(only), depth - 1)
     return None
 
 
@@ -113,7 +126,7 @@ def _in_list(values: list[Any], role: str, names: Sequence[str], depth: int) -> 
         return said
     for each in reversed(values[-20:]):
         if not isinstance(each, str):
-            said = _found(each, role, names, depth - 1)
+            said = _told(each, role, names, depth - 1)
             if said is not None:
                 return said
     return None

@@ -1,5 +1,6 @@
 """Parts with images, audio, video and files, in any provider's form."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,6 +9,9 @@ from tracereel.content.reading import base64_size, data_uri, first, mapping, pla
 
 _KINDS: Final[dict[str, PartType]] = {"image": "image", "audio": "audio", "video": "video"}
 _FORMATS: Final = {"mp3": "audio/mpeg", "wav": "audio/wav", "pcm16": "audio/pcm"}
+_TYPED: Final = ("mime_type", "media_type", "mimeType", "mediaType")
+_LANGFUSE: Final = re.compile(r"@@@langfuseMedia:type=([\w.+/-]{1,100})\|")
+"""Langfuse uploads files and sends a reference in their place."""
 MEDIA: Final = frozenset(
     {
         *("image", "image_url", "input_image", "image-url", "image_file", "computer_screenshot"),
@@ -34,7 +38,10 @@ def media_part(kind: str, block: Mapping[str, Any]) -> Part | None:
     if address is not None and (inline := data_uri(address)) is not None:
         address, data = None, inline[1]
         media_type = media_type or inline[0]
-    if data is not None and (inline := data_uri(data)) is not None:
+    reference = _LANGFUSE.match(address or data or "")
+    if reference is not None:
+        address, data, media_type = address or data, None, reference[1]
+    elif data is not None and (inline := data_uri(data)) is not None:
         media_type, data = media_type or inline[0], inline[1]
     elif data is not None and data.startswith(("https://", "http://")):
         address, data = data, None
@@ -91,7 +98,7 @@ def _inner(kind: str, block: Mapping[str, Any]) -> Any:
 
 
 def _is_address(value: str) -> bool:
-    return value[:5].lower() == "data:" or "://" in value[:32]
+    return value.startswith("@@@") or value[:5].lower() == "data:" or "://" in value[:32]
 
 
 def _data(fields: Any) -> str | None:
@@ -100,7 +107,7 @@ def _data(fields: Any) -> str | None:
     found = first(
         mapping(fields),
         *("data", "base64", "file_data", "fileData", "base64_data"),
-        *(("content",) if "mime_type" in mapping(fields) else ()),
+        *(("content",) if not mapping(fields).keys().isdisjoint(_TYPED) else ()),
     )
     return text(found) if isinstance(found, str) and found else None
 
@@ -116,7 +123,7 @@ def _address(fields: Any) -> str | None:
 
 def _media_type(fields: Any) -> str | None:
     found = mapping(fields)
-    kind = word(first(found, "media_type", "mime_type", "mimeType", "mediaType", "mimetype"))
+    kind = word(first(found, *_TYPED, "mimetype"))
     if kind is None and (form := word(found.get("format"))) is not None and len(form) < 10:
         kind = _FORMATS.get(form, form if "/" in form else f"audio/{form}")
     return kind[:200] if kind else None

@@ -117,7 +117,10 @@ def conversation(value: Any, *, role: str = "user") -> ConvertedMessages:
         if draft.removed:
             removed, at = removed + draft.removed, len(messages)
         else:
-            messages += _split(draft)
+            for message in _split(draft):
+                if messages and _continues(messages[-1], message):
+                    message = _joined(messages.pop(), message)
+                messages.append(message)
     cut = ContentCut(length=len(messages) + removed, removed=removed, at=at) if removed else None
     return ConvertedMessages(_named(messages), cut)
 
@@ -125,6 +128,27 @@ def conversation(value: Any, *, role: str = "user") -> ConvertedMessages:
 def messages_of(value: Any, *, role: str = "user") -> tuple[Message, ...]:
     """Return messages of any form in order."""
     return conversation(value, role=role).messages
+
+
+def _continues(last: Message, message: Message) -> bool:
+    """Return whether two messages are one turn: some senders make a message of each part."""
+    if last.role != "assistant" or message.role != "assistant" or last.finish_reason:
+        return False
+    return not (_has_text(last) and _has_text(message))
+
+
+def _has_text(message: Message) -> bool:
+    return any(part.type in ("text", "data") for part in message.parts)
+
+
+def _joined(last: Message, message: Message) -> Message:
+    return message.model_copy(
+        update={
+            "parts": (*last.parts, *message.parts)[:MAX_PARTS],
+            "id": last.id or message.id,
+            "name": last.name or message.name,
+        }
+    )
 
 
 def _named(messages: list[Message]) -> tuple[Message, ...]:
@@ -296,6 +320,8 @@ def _wrapped(fields: Mapping[str, Any], inner: Any, role: str, depth: int) -> It
     finish = word(first(fields, "finish_reason", "finishReason", "stop_reason"))
     for draft in _drafts([parsed(inner)], ROLES.get(given, given), depth):
         draft.finish_reason = draft.finish_reason or finish
+        if said_role in ("system", "developer"):  # Google's clients call their content the user's
+            draft.role = said_role
         yield draft
 
 
@@ -369,6 +395,10 @@ def _message(fields: Mapping[str, Any], role: str) -> _Draft:
 
 def _content(fields: Mapping[str, Any]) -> Any:
     content = first(fields, "content", "parts", "contents")
+    if isinstance(content, str) and (listed := items(fields.get("contents"))):
+        # OpenInference repeats the text of some messages in front of their blocks.
+        same = any(part.text == content for part in parts_of(listed))
+        return listed if same else [{"type": "text", "text": content}, *listed]
     if isinstance(content, str) and content[:1] == "[":
         # Some instrumentations write the provider's list of blocks as text.
         found = parsed(content)

@@ -52,8 +52,6 @@ _PROVIDER_CALLS: Final = frozenset(
 _CITATIONS: Final = frozenset(
     {"source", "source-url", "source-document", "url_citation", "citation", "file_citation"}
 )
-_WRAPPERS: Final = ("message_content", "tool_call")
-"""OpenInference's objects around a block."""
 _GOOGLE: Final = (
     *("functionCall", "function_call", "functionResponse", "function_response"),
     *("inlineData", "inline_data", "fileData", "file_data", "executableCode", "executable_code"),
@@ -172,10 +170,10 @@ def _is_block(value: Any) -> bool:
 def _block(block: Mapping[str, Any], depth: int) -> list[Part]:
     if depth <= 0:
         return [data_part(block)]
-    for wrapper in _WRAPPERS:
-        if len(block) == 1 and mapping(inner := block.get(wrapper)):
-            typed = {"type": "tool_call"} if wrapper == "tool_call" else {}
-            return _block({**typed, **mapping(inner)}, depth - 1)
+    if mapping(wrapped := block.get("tool_call")) and "type" not in block:
+        return [call_part(wrapped)]  # OpenInference's objects around a block
+    if len(block) == 1 and mapping(wrapped := block.get("message_content")):
+        return _block(mapping(wrapped), depth - 1)
     kind = first(block, "type", "part_kind", "kind")
     if not isinstance(kind, str):
         return _untyped(block)

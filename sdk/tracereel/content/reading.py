@@ -23,6 +23,7 @@ CUT: Final = "…"
 
 _REMOVED: Final = re.compile(r"…\[([0-9]{1,12}) characters removed\]…")
 _REMOVED_END: Final = " characters removed]…"
+_SHORTENED: Final = re.compile(r"… \[cut: ([0-9]{1,12}) bytes, sha256 [0-9a-f]{1,64}\]$")
 _DATA_URI: Final = re.compile(r"data:([\w.+/-]{0,100})((?:;[\w.+=-]{1,100}){0,4});base64,")
 
 _decode: Final = msgspec.json.Decoder().decode
@@ -158,13 +159,23 @@ class _Copy:
 def cut_of(value: str) -> ContentCut | None:
     """Return what was removed from the middle of a text."""
     if _REMOVED_END not in value:
-        return None
+        return _cut_at_the_end(value)
     found = _REMOVED.search(value)
     if found is None:
         return None
     removed = int(found[1])
     whole = len(value) - len(found[0]) + removed
     return ContentCut(length=whole, removed=removed, at=found.start())
+
+
+def _cut_at_the_end(value: str) -> ContentCut | None:
+    """Return what the collector removed from the end of an attribute that was too long."""
+    found = _SHORTENED.search(value[-160:]) if value.endswith("]") else None
+    if found is None:
+        return None
+    kept = len(value) - len(found[0])
+    length = max(kept, int(found[1]))
+    return ContentCut(length=length, removed=length - kept, at=kept)
 
 
 def cut_beside(fields: Mapping[str, Any], name: str, value: Any) -> ContentCut | None:

@@ -14,6 +14,17 @@ _CONTENT: Final = frozenset(
         *("messages", "contents", "input", "prompt", "system", "instructions", "systemInstruction"),
         *("system_instruction", "tools", "functions", "model", "model_name", "modelId", "stream"),
         *("api_key", "extra_headers", "http_options", "httpOptions", "extra_body", "extra_query"),
+        *(
+            "id",
+            "created_at",
+            "created",
+            "object",
+            "status",
+            "output",
+            "usage",
+            "error",
+            "base_url",
+        ),
         *("timeout", "tool_definitions", "user", "metadata", "_type", "contents_count"),
     }
 )

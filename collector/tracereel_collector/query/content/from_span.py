@@ -16,6 +16,7 @@ from tracereel.content import (
     messages_of,
     parameters_of,
     tools_of,
+    usage_of_response,
 )
 from tracereel.content.reading import cut_inside, mapping, parsed, plain
 from tracereel_collector.query.content.rows import ContentLog, ContentSpan
@@ -35,6 +36,7 @@ from tracereel_collector.store.dialects.content import (
     PARAMETERS,
     RESULT,
     TOOLS,
+    USAGE_DETAILS,
     WHOLE_INPUT,
     WHOLE_OUTPUT,
 )
@@ -71,19 +73,29 @@ def model_call(span: ContentSpan, logs: Logs) -> ModelCallContent:
         model=span.model or None,
         provider=span.provider or None,
         finish_reason=finish,
-        usage=TokenUsage(
-            input=span.prompt_tokens,
-            output=output,
-            total=span.total_tokens,
-            cache_read=span.cache_read_tokens,
-            cache_write=span.cache_write_tokens,
-            reasoning=span.reasoning_tokens,
-        ),
+        usage=_usage(span),
         first_token_ms=first_token,
         tokens_per_second=round(output / seconds, 3)
         if output and first_token is not None and seconds > 0
         else None,
         cut=given.cut,
+    )
+
+
+def _usage(span: ContentSpan) -> TokenUsage:
+    parts = [usage_of_response(span.attributes.get(name)) for name in USAGE_DETAILS]
+
+    def known(number: int | None, name: str) -> int | None:
+        others = (getattr(part, name) for part in parts)
+        return next((each for each in (number, *others) if each is not None), None)
+
+    return TokenUsage(
+        input=span.prompt_tokens,
+        output=span.completion_tokens,
+        total=span.total_tokens,
+        cache_read=known(span.cache_read_tokens, "cache_read"),
+        cache_write=known(span.cache_write_tokens, "cache_write"),
+        reasoning=known(span.reasoning_tokens, "reasoning"),
     )
 
 
@@ -97,7 +109,8 @@ def tool_call(span: ContentSpan) -> ToolCallContent:
             given = found
             break
     if given is None:
-        given = _arguments(_first(attributes, (*WHOLE_INPUT, *OTHER_WHOLE_INPUT)))
+        given = _first(attributes, (*WHOLE_INPUT, *OTHER_WHOLE_INPUT))
+    given = _arguments(given)
     result = _first(attributes, (*RESULT, *OTHER_RESULT, *WHOLE_OUTPUT, *OTHER_WHOLE_OUTPUT))
     given, result = plain(given), plain(_result(result))
     return ToolCallContent(
@@ -176,7 +189,7 @@ def _first(attributes: Mapping[str, str], names: Iterable[str]) -> Any:
 def _arguments(value: Any) -> Any:
     """Return the arguments inside of an instrumentation's description of a call."""
     fields = mapping(value)
-    if fields.keys() <= {"args", "kwargs"} and fields:
+    if fields.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"} and "kwargs" in fields:
         args, named = fields.get("args"), fields.get("kwargs")
         return value if args and named else (named or args)
     if "inputs" in fields and fields.keys() & {"tags", "metadata", "input_str", "kwargs"}:

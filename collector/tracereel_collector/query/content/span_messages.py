@@ -47,7 +47,7 @@ def span_messages(span: ContentSpan, logs: Callable[[], Sequence[ContentLog]]) -
     if not asked.messages or not said.messages:
         logged = _logged(logs())
         asked, said = _better(asked, logged[0]), _better(said, logged[1])
-    return _with_system(attributes, asked), said
+    return _with_system(attributes, asked), _with_thinking(attributes, said)
 
 
 def value_at(attributes: Mapping[str, str], place: str | Numbered) -> Any:
@@ -92,6 +92,17 @@ def _unwrapped(value: Any) -> Any:
     if fields.keys() <= {"args", "kwargs"} and inner:
         return inner
     return value
+
+
+def _with_thinking(attributes: Mapping[str, str], said: ConvertedMessages) -> ConvertedMessages:
+    """Put thinking that has an attribute of its own before the answer."""
+    thought = next((attributes[name] for name in ANSWER_THINKING if attributes.get(name)), "")
+    known = any(part.type == "thinking" for each in said.messages for part in each.parts)
+    if not thought or known or not said.messages:
+        return said
+    parts = (Part(type="thinking", text=thought), *said.messages[0].parts)
+    answer = said.messages[0].model_copy(update={"parts": parts})
+    return ConvertedMessages((answer, *said.messages[1:]), said.cut)
 
 
 def _vercel_answer(attributes: Mapping[str, str]) -> ConvertedMessages:

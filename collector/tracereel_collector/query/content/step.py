@@ -8,7 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from tracereel._runtime.clock import otel_trace_id
-from tracereel.content import Content, Message, ModelCallContent
+from tracereel.content import (
+    Content,
+    Message,
+    ModelCallContent,
+    ValueContent,
+    answered,
+    asked,
+)
 from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.content.earlier import digests, repeated
 from tracereel_collector.query.content.from_events import call_messages, content_of_events
@@ -25,9 +32,12 @@ from tracereel_collector.query.content.span_messages import span_messages
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.run.steps import RunStep, steps_of
+from tracereel_collector.query.run.tree import walk
 from tracereel_collector.query.trace import MAX_EVENTS_OF_STEP, Traces
 
 _MODEL: Final = "llm"
+_AGENTS: Final = ("agent", "pipeline", "workflow")
+"""Kinds of steps whose question and answer may be those of the model calls inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,8 @@ class StepContent:
         content = _content(found.kind, events, span, logs)
         if isinstance(content, ModelCallContent) and content.input:
             content = self._compared(tenant, found, step_id, content)
+        if isinstance(content, ValueContent) and _may_ask(found, span):
+            content = self._asked_inside(tenant, trace_id, step_id, content)
         if not raw:
             return content, None
         sent: dict[str, Any] = {}
@@ -142,6 +154,30 @@ class StepContent:
                 break
         return content.model_copy(update={"earlier": best, "earlier_step": best_step})
 
+    def _asked_inside(
+        self, tenant: str, trace_id: str, step_id: str, content: ValueContent
+    ) -> ValueContent:
+        """Take question and answer from the model calls of an agent that lacks them itself."""
+        if content.asked is not None and content.answered is not None:
+            return content
+        tree = self.traces.run(tenant, trace_id)
+        top = next((step for step in tree.steps if step.id == step_id), None)
+        calls = [step for step in walk([top] if top else []) if step.kind == _MODEL]
+        question, answer = content.asked, content.answered
+        if calls and question is None:
+            question = asked(self._of_call(tenant, calls[0])[0])
+        if calls and answer is None:
+            answer = answered(self._of_call(tenant, calls[-1])[1])
+        return content.model_copy(update={"asked": question, "answered": answer})
+
+    def _of_call(self, tenant: str, step: RunStep) -> tuple[list[Any], list[Any]]:
+        """Return the messages of a model call as data."""
+        found = _of_step(step)
+        number = step.ending.sequence_number
+        call = EarlierCall(step.id, number, step.start, step.end or step.start)
+        given, said = self._messages(tenant, found, call)
+        return [each.model_dump() for each in given], [each.model_dump() for each in said]
+
     def _messages(
         self, tenant: str, found: _Found, call: EarlierCall
     ) -> tuple[Sequence[Message], Sequence[Message]]:
@@ -162,6 +198,11 @@ def _of_step(step: RunStep) -> _Found:
     if step.span is not None:
         traces.add(step.span.trace_id)
     return _Found(step.kind, step.trace_id, step.start, step.events, sorted(traces - {""}))
+
+
+def _may_ask(found: _Found, span: ContentSpan | None) -> bool:
+    kind = found.kind or (span.call_kind if span is not None else "")
+    return kind in _AGENTS
 
 
 def _of_span(trace_id: str, span: ContentSpan) -> _Found:

@@ -86,7 +86,9 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
     {
         "slots": "arrayMap(c -> toUInt8(bitShiftRight(c, 4)), arraySort(arrayFilter("
         "(c, v) -> c > 0 AND v != '', codes, mapValues(SpanAttributes))))",
-        "sayings": "arrayMap(p -> p.2, arraySort(p -> p.1, arrayFilter("
+        # MLflow sends its texts as JSON.
+        "sayings": """arrayMap(p -> if(startsWith(p.2, '"') AND endsWith(p.2, '"'),"""
+        " JSONExtractString(p.2), p.2), arraySort(p -> p.1, arrayFilter("
         "p -> p.1 > 0 AND p.2 != '', arrayZip(codes, mapValues(SpanAttributes)))))",
     },
     {f"said_{slot}": f"sayings[indexOf(slots, {number})]" for slot, number in _NUMBERS.items()},

@@ -81,7 +81,7 @@ OTHER_OUTPUT: Final = (
 """Attributes with messages that the SQL view does not read; tried last."""
 SYSTEM: Final = ("gen_ai.system_instructions", "gen_ai.agent.instructions", "ai.prompt.system")
 ANSWER_TEXT: Final = ("ai.response.text", "ai.result.text")
-ANSWER_THINKING: Final = ("ai.response.reasoning",)
+ANSWER_THINKING: Final = ("ai.response.reasoning", "gen_ai.content.reasoning")
 ANSWER_CALLS: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
 """Answer of the Vercel AI SDK: text, reasoning and tool calls are attributes of their own."""
 
@@ -120,9 +120,11 @@ TOOLS: Final[tuple[str | Numbered, ...]] = (
 """Attributes with the tools that were offered, or with a request that has them."""
 PARAMETERS: Final = (
     *("llm.invocation_parameters", "langfuse.observation.model.parameters", "request_data"),
-    *("gcp.vertex.agent.llm_request", "gen_ai.request.parameters"),
+    *("gcp.vertex.agent.llm_request", "gen_ai.request.parameters", "mlflow.spanInputs"),
 )
 """Attributes with request options as an object."""
+USAGE_DETAILS: Final = ("gen_ai.usage.input_token_details", "gen_ai.usage.output_token_details")
+"""Parts of the usage as objects (LangSmith)."""
 PARAMETER_PREFIXES: Final = ("gen_ai.request.", "gen_ai.openai.request.", "ai.settings.")
 """Prefixes of attributes that are one request option each."""
 

@@ -4,7 +4,7 @@ At read time `otel_content` rebuilds content as a list of messages in OpenTeleme
 `parts` (`text`, `tool_call`, `tool_call_response`; parts of other types stay unchanged).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tracereel_collector.store.dialects.content import (
@@ -62,26 +62,86 @@ def _message(role: str, parts: str) -> str:
     )
 
 
-def _numbered(style: Numbered) -> str:
-    """Return SQL for the messages in numbered attributes, each as JSON."""
-    said = {}
-    for meaning, path in style.paths.items():
-        head, _, tail = path.partition("%")
-        inner = f", toString(j), '{tail}'" if tail else ""
-        said[meaning] = f"SpanAttributes[concat('{style.prefix}', toString(i), '{head}'{inner})]"
-    role, content, part_text = said["role"], said["content"], said["part_text"]
-    call = _call(said["call_id"], said["call_name"], said["call_arguments"])
-    exists = f"{role} != '' OR {content} != ''"
-    count = f"toUInt32(least(length(SpanAttributes), {MAX_MESSAGES}))"
-    some = f"toUInt32(least(length(SpanAttributes), {MAX_PARTS}))"
+_MEANINGS: Final = (
+    *("role", "content", "answers", "part_text"),
+    *("call_id", "call_name", "call_arguments"),
+)
+"""Meanings of numbered attributes; those of one call come last."""
+_ROLE, _CONTENT, _ANSWERS, _TEXT, _CALL_ID, _CALL_NAME, _CALL_ARGUMENTS = range(1, 8)
+_NAME: Final = r"^([a-z_]+\\.[a-z_]+\\.)([0-9]{1,6})(\\.[a-z_.]*?)(?:\\.([0-9]{1,6})(\\..*))?$"
+"""Pattern of a numbered name: prefix, message, path, and maybe a part or call and the rest."""
+
+
+def _codes(styles: Mapping[int, Numbered]) -> dict[str, int]:
+    """Return the code of each path: style times eight, plus its meaning."""
+    return {
+        style.prefix + style.paths[meaning]: number * 8 + code
+        for number, style in styles.items()
+        for code, meaning in enumerate(_MEANINGS, start=1)
+    }
+
+
+def _styles(first: int, places: Sequence[str | Numbered]) -> dict[int, Numbered]:
+    return dict(enumerate((each for each in places if isinstance(each, Numbered)), start=first))
+
+
+_INPUT_STYLES: Final = _styles(1, INPUT)
+_OUTPUT_STYLES: Final = _styles(len(_INPUT_STYLES) + 1, OUTPUT)
+_STYLES: Final = _INPUT_STYLES | _OUTPUT_STYLES
+
+
+def _numbered_pairs() -> str:
+    """Return SQL for the numbered attributes as `(message, code, part, value)`, in order.
+
+    Lambdas read only their own element. One that looks attributes up in the map would hold a copy of
+    the whole map for every message and part.
+    """
+    codes = _codes(_STYLES)
+    known = " OR ".join(f"startsWith(p.1, '{each.prefix}')" for each in _STYLES.values())
+    path = "concat(g.1[1], g.1[3], if(g.1[4] = '', '', '.%'), g.1[5])"
+    coded = f"""arrayMap(g -> (toUInt32OrZero(g.1[2]),
+            toUInt8(transform({path}, {[*codes]}, {[*codes.values()]}, 0)), toUInt32OrZero(g.1[4]), g.2),
+        arrayMap(p -> (extractGroups(p.1, '{_NAME}'), p.2), arrayFilter(p -> p.2 != '' AND ({known}),
+            CAST(SpanAttributes AS Array(Tuple(String, String))))))"""
+    key = f"(intDiv(q.2, 8), q.1, q.2 % 8 >= {_CALL_ID}, q.3, q.2)"
+    return f"arraySort(q -> {key}, arrayFilter(q -> q.2 > 0, {coded}))"
+
+
+def _split(array: str, number: str) -> str:
+    """Return SQL that splits an array where a number of its elements changes."""
+    numbers = f"arrayMap(n -> {number}, {array})"
+    changes = f"arrayMap((a, b) -> a != b, {numbers}, arrayPopBack(arrayPushFront({numbers}, 0)))"
+    return f"arraySplit((n, is_new) -> is_new, {array}, {changes})"
+
+
+def _numbered_groups() -> str:
+    """Return SQL for `numbered_pairs` as one list for each message."""
+    groups = _split("numbered_pairs", "intDiv(n.2, 8) * 16777216 + n.1 + 1")
+    exists = f"arrayExists(p -> p.2 % 8 IN ({_ROLE}, {_CONTENT}), g)"
+    return f"arrayFilter(g -> {exists}, {groups})"
+
+
+def _numbered(styles: Mapping[int, Numbered]) -> str:
+    """Return SQL for the messages of one side in `numbered_groups`, each as JSON."""
+
+    def said(group: str, meaning: int) -> str:
+        return f"arrayFirst(p -> p.2 % 8 = {meaning}, {group}).4"
+
+    calls = _split(f"arrayFilter(p -> p.2 % 8 >= {_CALL_ID}, g)", "n.3 + 1")
+    named = f"arrayFilter(c -> {said('c', _CALL_NAME)} != '', {calls})"
+    call = _call(*(said("c", each) for each in (_CALL_ID, _CALL_NAME, _CALL_ARGUMENTS)))
+    texts = f"arrayFilter(p -> p.2 % 8 = {_TEXT}, g)"
+    answers, content = said("g", _ANSWERS), said("g", _CONTENT)
     parts = f"""arrayConcat(
-        multiIf({said["answers"]} != '', [{_answer(said["answers"], content)}],
+        multiIf({answers} != '', [{_answer(answers, content)}],
             {content} != '', [{_text(content)}], []),
-        arrayMap(j -> {_text(part_text)},
-            arrayFilter(j -> {part_text} != '', range({some}))),
-        arrayMap(j -> {call},
-            arrayFilter(j -> {said["call_name"]} != '', range({some}))))"""
-    return f"arrayMap(i -> {_message(role, parts)}, arrayFilter(i -> {exists}, range({count})))"
+        arrayMap(p -> {_text("p.4")}, arraySlice({texts}, 1, {MAX_PARTS})),
+        arrayMap(c -> {call}, arraySlice({named}, 1, {MAX_PARTS})))"""
+    chosen = f"arrayFilter(g -> intDiv(g[1].2, 8) IN {[*styles]}, numbered_groups)"
+    return (
+        f"arrayMap(g -> {_message(said('g', _ROLE), parts)},"
+        f" arraySlice({chosen}, 1, {MAX_MESSAGES}))"
+    )
 
 
 def _block(block: str) -> str:
@@ -155,11 +215,6 @@ def _events(names: Sequence[str], role: str, whole: str, content: Sequence[str])
             arrayMap(n -> toString(n), `Events.Name`), `Events.Attributes`)))"""
 
 
-def _numbered_of(places: Sequence[str | Numbered]) -> str:
-    styles = [_numbered(place) for place in places if isinstance(place, Numbered)]
-    return f"arrayConcat({', '.join(styles)})"
-
-
 def _texts_of(places: Sequence[str | Numbered]) -> str:
     """Return SQL for the first non-empty text attribute with messages, except the best one."""
     return _first_attribute([place for place in places[1:] if isinstance(place, str)])
@@ -175,8 +230,10 @@ def _chosen(side: str, role: str) -> str:
 
 
 FRAGMENTS: Final = {
-    "numbered_input": _numbered_of(INPUT),
-    "numbered_output": _numbered_of(OUTPUT),
+    "numbered_pairs": _numbered_pairs(),
+    "numbered_groups": _numbered_groups(),
+    "numbered_input": _numbered(_INPUT_STYLES),
+    "numbered_output": _numbered(_OUTPUT_STYLES),
     "other_input": _texts_of(INPUT),
     "other_output": _first(
         [

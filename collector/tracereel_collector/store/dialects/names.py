@@ -162,8 +162,13 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
     "tool_call_id": ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id"),
     "response_id": ("gen_ai.response.id", "ai.response.id"),
     "error": ("error.type", "exception.type"),
-    "first_token_seconds": ("gen_ai.response.time_to_first_chunk",),
-    "first_token_ms": ("llm.time_to_first_token_ms", "ai.response.msToFirstChunk"),
+    "first_token_seconds": (
+        "gen_ai.response.time_to_first_chunk",
+        "gen_ai.client.operation.time_to_first_chunk",
+        "gen_ai.client.inference.time_to_first_chunk",
+        "gen_ai.server.time_to_first_token",
+    ),
+    "first_token_ms": ("llm.time_to_first_token_ms", "ai.response.msToFirstChunk", "ttft_ms"),
     "first_token_at": ("langfuse.observation.completion_start_time",),
     # `pending_span`: Logfire's placeholder for a span that is sent again when it has ended.
     "announcement": ("logfire.span_type",),

@@ -226,36 +226,37 @@ SELECT
     ToolName, ToolCallId, ToolArguments, ToolResult
 FROM
 (
-    SELECT *, arrayMap(m -> $normal_output, output_list) AS output_messages
-    FROM
-    (
-        SELECT
-            *,
-            if(CallKind = 'tool', [], $chosen_input) AS input_list,
-            if(CallKind = 'tool', [], $chosen_output) AS output_list
-        FROM
-        (
-            SELECT
-                TenantId, TraceId, SpanId, Timestamp, SpanName, CallKind, ToolName, ToolCallId,
-                SpanAttributes['gen_ai.input.messages'] AS best_input,
-                SpanAttributes['gen_ai.output.messages'] AS best_output,
-                $numbered_input AS numbered_input,
-                $numbered_output AS numbered_output,
-                $event_input AS event_input,
-                $event_output AS event_output,
-                if(CallKind = 'embedding', '', $other_input) AS other_input,
-                if(CallKind = 'embedding', '', $other_output) AS other_output,
-                SpanAttributes['gen_ai.system_instructions'] AS SystemInstructions,
-                $tool_arguments AS said_arguments,
-                $tool_result AS said_result,
-                multiIf(CallKind != 'tool' OR said_arguments != '', said_arguments, $whole_input)
-                    AS ToolArguments,
-                multiIf(CallKind != 'tool' OR said_result != '', said_result, $whole_output)
-                    AS ToolResult
-            FROM otel_traces
-        )
-    )
-);
+SELECT *, arrayMap(m -> $normal_output, output_list) AS output_messages
+FROM
+(
+SELECT
+    *,
+    if(CallKind = 'tool', [], $chosen_input) AS input_list,
+    if(CallKind = 'tool', [], $chosen_output) AS output_list
+FROM
+(
+SELECT *, $numbered_input AS numbered_input, $numbered_output AS numbered_output
+FROM
+(
+SELECT *, $numbered_groups AS numbered_groups
+FROM
+(
+SELECT
+    TenantId, TraceId, SpanId, Timestamp, SpanName, CallKind, ToolName, ToolCallId,
+    SpanAttributes['gen_ai.input.messages'] AS best_input,
+    SpanAttributes['gen_ai.output.messages'] AS best_output,
+    $numbered_pairs AS numbered_pairs,
+    $event_input AS event_input,
+    $event_output AS event_output,
+    if(CallKind = 'embedding', '', $other_input) AS other_input,
+    if(CallKind = 'embedding', '', $other_output) AS other_output,
+    SpanAttributes['gen_ai.system_instructions'] AS SystemInstructions,
+    $tool_arguments AS said_arguments,
+    $tool_result AS said_result,
+    multiIf(CallKind != 'tool' OR said_arguments != '', said_arguments, $whole_input) AS ToolArguments,
+    multiIf(CallKind != 'tool' OR said_result != '', said_result, $whole_output) AS ToolResult
+FROM otel_traces
+)))));
 
 -- Which services there are and what they do: small, whatever the traffic.
 CREATE TABLE span_names
