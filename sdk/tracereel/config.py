@@ -89,6 +89,7 @@ _seconds: Final = _number(float, "seconds, from 0 to 3600", 0.0, 3600.0)
 _rate: Final = _number(float, "a number from 0 to 1", 0.0, 1.0)
 _cost: Final = _number(float, "an amount in US dollars, 0 or more", 0.0)
 _bytes: Final = _number(int, "a number of bytes, at least 65536", 64 * 1024)
+_message: Final = _number(int, "a number of bytes, at least 4096", 4096)
 
 
 def _result_fields(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -179,6 +180,18 @@ class Config:
         True,
         _flag,
         "Off: no summaries, prompts, decision data or inputs of failed calls are recorded.",
+    )
+    max_message_bytes: int = _row(
+        256 * 1024,
+        _message,
+        "Longest message to or from a model, and longest single text; of a longer one the middle is"
+        " removed.",
+    )
+    max_content_bytes: int = _row(
+        3 * MIB,
+        _bytes,
+        "Most inputs and outputs of one event; beyond that the middle is removed, of messages the"
+        " first and the last stay. The collector accepts events of `TRACEREEL_MAX_EVENT_BYTES`.",
     )
     event_logs: str = _row(
         "auto",

@@ -26,7 +26,6 @@ from tracereel._core.recorder import Recorder
 from tracereel._core.run_state import Emitted
 from tracereel._export.shipper import FlushResult
 from tracereel._export.trace_state import TraceState
-from tracereel._redact import values
 from tracereel._redact.rules import Redaction
 from tracereel._testing_patches import StepClock
 
@@ -73,7 +72,7 @@ class _MemoryRecorder(Recorder):
 
     def _store_one(self, event: Event, trace: TraceState | None, closes_run: bool | None) -> None:
         # Encoded and decoded: tests see what would be sent, and later changes have no effect.
-        whole: Event = msgspec.json.decode(values.encode(event))
+        whole: Event = msgspec.json.decode(b"".join(self.content.line(event)))
         with self._write_lock:
             whole["emitter_id"] = emitter = "emt_testing"
             whole["emitter_seq"] = len(self.events) + 1

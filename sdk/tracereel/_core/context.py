@@ -180,8 +180,12 @@ class Execution:
             for name, value in given.items():
                 if value is None or self is _NOWHERE:
                     continue
-                check = execution_fields.CHECKS.get(name)
-                usable = check(value) if check is not None else None
+                usable: Any = None
+                if name in execution_fields.LISTS:
+                    if (recorder := _recorder.active()) is not None:
+                        usable = recorder.content.messages(value)
+                elif (check := execution_fields.CHECKS.get(name)) is not None:
+                    usable = check(value)
                 if usable is None:
                     log.debug("tracereel: a value of %s was left out: it cannot be used", name)
                     continue
@@ -191,11 +195,10 @@ class Execution:
     def set_output(self, value: object) -> None:
         """Set the output of a `with` block; decorated functions use their return value."""
         with Guard("set"):
-            if self is not _NOWHERE:
-                summary = values.summary(value)
-                self.notes["output"] = (values.type_name(value), summary, values.size(value))
-                if (recorder := _recorder.active()) is not None:
-                    self.notes["result"] = recorder.results.read(value)
+            if self is not _NOWHERE and (recorder := _recorder.active()) is not None:
+                self.notes["result"] = recorder.results.read(value)
+                described = recorder.content.described(value)
+                self.notes["output"] = values.type_name(value), described
 
     def on_event(self, listener: Listener) -> None:
         """Call a function with each further event of this execution and of those inside.

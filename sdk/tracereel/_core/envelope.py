@@ -8,7 +8,7 @@ from tracereel._core import listeners
 from tracereel._core import recorder as _recorder
 from tracereel._core.recorder import Recorder
 from tracereel._core.run_state import Emitted
-from tracereel._redact.event_redaction import strip_content
+from tracereel._redact.event_redaction import Privacy, strip_content
 from tracereel._runtime import guard
 from tracereel._runtime.clock import rfc3339
 
@@ -24,8 +24,11 @@ def record_all(
     *,
     closes_run: bool | None = False,
     seconds: float | None = None,
+    copied_by: Privacy | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """Redact events of one moment, add the envelope fields and record them in this order.
+
+    Content that `copied_by` has redacted while copying it is not redacted again.
 
     The spool adds the sequence numbers, and the event count if the last event closes its run. With
     `closes_run=None` a closed run stays closed and gets a new count. Return the last event, and
@@ -38,7 +41,7 @@ def record_all(
     try:
         for event in events:
             # A generated request id needs no redaction; others are redacted like every field.
-            recorder.privacy.clean(event, trace.request_id)
+            recorder.privacy.clean(event, trace.request_id, copied_by)
     except Exception as error:  # noqa: BLE001
         # Content that could not be redacted must not be sent.
         for event in events:

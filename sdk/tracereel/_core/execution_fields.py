@@ -34,6 +34,7 @@ class ExecutionFields(TypedDict, total=False):
     llm_prompt_tokens: int | None
     llm_completion_tokens: int | None
     llm_cached_tokens: int | None
+    llm_cache_creation_tokens: int | None
     llm_reasoning_tokens: int | None
     llm_cost_usd: float | None
     llm_duration_seconds: float | None
@@ -43,6 +44,8 @@ class ExecutionFields(TypedDict, total=False):
     finish_reason: str | None
     input_messages: Sequence[Any] | None
     output_messages: Sequence[Any] | None
+    tool_definitions: Sequence[Any] | None
+    request_parameters: Mapping[str, Any] | None
     tool_call_id: str | None
     tool_call_ids: Sequence[str] | None
     query: str | None
@@ -128,6 +131,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
             "llm_prompt_tokens",
             "llm_completion_tokens",
             "llm_cached_tokens",
+            "llm_cache_creation_tokens",
             "llm_reasoning_tokens",
             "time_to_first_token_ms",
             "thinking_budget",
@@ -138,8 +142,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     ),
     **dict.fromkeys(("llm_cost_usd", "llm_duration_seconds", "timeout_seconds"), values.real),
     **dict.fromkeys(("reasoning", "query"), _long),
-    **dict.fromkeys(("input_messages", "output_messages"), _list),
-    "partial_output": values.plain_dict,
+    **dict.fromkeys(("partial_output", "request_parameters"), values.plain_dict),
     "tool_call_ids": _labels,
     "documents": documents,
     **dict.fromkeys(("degraded", "enable_thinking"), flag),
@@ -162,6 +165,8 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 """Field name → function that returns a valid value or None."""
 
+LISTS: Final = frozenset({"input_messages", "output_messages", "tool_definitions"})
+"""Fields with content, recorded whole."""
 _LLM: Final = frozenset(name for name in CHECKS if name.startswith("llm_"))
 OF_CALLS: Final[dict[str, frozenset[str]]] = {
     "llm": _LLM
@@ -172,6 +177,8 @@ OF_CALLS: Final[dict[str, frozenset[str]]] = {
         "finish_reason",
         "input_messages",
         "output_messages",
+        "tool_definitions",
+        "request_parameters",
         "tool_call_ids",
         "error_code",
     },

@@ -31,6 +31,7 @@ from tracereel._export.spool import SPOOL_ERROR
 from tracereel._export.store_confirmation import confirm_stored
 from tracereel._export.trace_state import TraceState
 from tracereel._redact import values
+from tracereel._redact.content import ContentCopies
 from tracereel._redact.event_redaction import Privacy, hashed
 from tracereel._redact.rules import Redaction
 from tracereel._redact.rules import listen as listen_to_redactions
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from tracereel._core.tape_session import TapeSession
-
 
 Event = dict[str, Any]
 _TAPE_RECORDING: Final = "tracereel.tape.recording"
@@ -79,6 +79,8 @@ class Recorder:
         self.metrics = metrics_of(registry)
         self.results = ResultReader(config.result_fields)
         self.privacy = Privacy(config.redaction, capture_content=config.capture_content)
+        limits = config.max_message_bytes, config.max_content_bytes
+        self.content = ContentCopies(self.privacy, *limits)
         self._outlet = outlet = SpanOutlet(config, self.privacy, self.metrics)
         self.spans = PrivateSpans(tracer_provider, self.privacy, outlet.tap, outlet.send)
         for provider in (tracer_provider, trace.get_tracer_provider()):
@@ -90,6 +92,7 @@ class Recorder:
                 keep_cost_usd=config.sample_keep_cost_usd,
                 store=lambda event, trace, closes: self._store([event], trace, closes),
                 drop=self.drop,
+                encode=self.content.line,
             )
         self.logs = Logs(logger, config.event_logs)
         self.clock = HybridClock(config.max_clock_drift)
@@ -102,11 +105,8 @@ class Recorder:
         self._traces = RememberedTraces()
         self.trace, self.reopen = self._traces.trace, self._traces.reopen
         self._counts_lock = gevent_compat.RLock()
-        self._dropped = 0
+        self._dropped = self._lost = self._runs_told = self._delivered = 0
         self._drops: Counter[str] = Counter()
-        self._lost = 0
-        self._runs_told = 0
-        self._delivered = 0
         self.closed = False
         self.tape: TapeSession | None = None
         """Session that records or replays calls; `None` if off."""
@@ -174,7 +174,7 @@ class Recorder:
     def _store(
         self, events: list[Event], trace: TraceState | None, closes_run: bool | None
     ) -> bool:
-        lines = [values.encode_line(event) for event in events]
+        lines = [self.content.line(event) for event in events]
         reason = self._spool.append_all(lines, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()
@@ -323,8 +323,7 @@ def active() -> Recorder | None:
     if process_exit.too_late():
         return None
     if recorder_overrides.in_force and (found := recorder_overrides.here()) is not None:
-        recorder: Recorder = found
-        return recorder
+        return cast("Recorder", found)
     if _active is _UNSET or isinstance(_active, str):
         return _from_environment()
     return _active
@@ -364,6 +363,8 @@ def configure(
     exit_timeout: float | None = None,
     max_spool_bytes: int | None = None,
     capture_content: bool | None = None,
+    max_message_bytes: int | None = None,
+    max_content_bytes: int | None = None,
     event_logs: str | None = None,
     store_thinking: bool | None = None,
     compression: str | None = None,

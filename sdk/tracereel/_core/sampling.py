@@ -20,8 +20,8 @@ from tracereel._runtime import gevent_compat
 
 SAMPLED_OUT: Final = "sampled_out"
 MAX_TRACE_EVENTS: Final = 1_000
-MAX_TRACE_BYTES: Final = 1024 * 1024
-MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_TRACE_BYTES: Final = 8 * 1024 * 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_TRACES: Final = 4_096
 MAX_KEPT: Final = 16_384
 """Maximum number of kept traces that are remembered; the oldest are forgotten."""
@@ -76,6 +76,7 @@ class Sampler:
         keep_cost_usd: float,
         store: Store,
         drop: Drop,
+        encode: Callable[[dict[str, Any]], values.Line] = values.encode_line,
         max_trace_events: int = MAX_TRACE_EVENTS,
         max_trace_bytes: int = MAX_TRACE_BYTES,
         max_bytes: int = MAX_BYTES,
@@ -86,6 +87,7 @@ class Sampler:
         self._keep_cost = keep_cost_usd
         self._store = store
         self._drop = drop
+        self._encode = encode
         self._max_trace_events = max_trace_events
         self._max_trace_bytes = max_trace_bytes
         self._max_bytes = max_bytes
@@ -173,7 +175,7 @@ class Sampler:
     def _hold(
         self, waiting: _HeldEvents, event: dict[str, Any], trace: TraceState, *, closes_run: bool
     ) -> None:
-        held = Held(values.encode_line(event), trace, closes_run=closes_run)
+        held = Held(self._encode(event), trace, closes_run=closes_run)
         waiting.events.append(held)
         self.held_events += 1
         self._grow(waiting, held.line.size)

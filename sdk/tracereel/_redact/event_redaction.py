@@ -32,6 +32,8 @@ CONTENT: Final[dict[str, str | None]] = {
 """Fields with inputs and outputs of agents → their values without content."""
 ERRORS: Final = ("original_error", "primary_error")
 """Fields with errors as text, `TypeName: message`; without content only the name is kept."""
+COPIED: Final = frozenset(semconv.CONTENT_FIELDS) - {"documents"}
+"""Content that scopes copy with `ContentCopies`."""
 LABELS: Final = frozenset(
     {"agent_name", "agent_version", "service", "input_type", "output_type", "llm_provider", "stage"}
     | {"llm_model", "decision_type", "decision_category", "error_type", "error_code", "span_name"}
@@ -65,6 +67,14 @@ _NAMES: Final = frozenset(
     {"agent_name", "primary_agent", "fallback_agent", "pipeline_type", "tool_name", "step_name"}
     | {"retrieval_name", "message_type"}
 )
+_LENGTHS: Final = {
+    **dict.fromkeys(_NAMES, _values.SHORT_LIMIT),
+    **dict.fromkeys(("input_summary", "output_summary", "result_summary"), semconv.SUMMARY_LIMIT),
+    "fallback_output_summary": semconv.SUMMARY_LIMIT,
+}
+"""Maximum lengths in the contract."""
+_SHORTEST: Final = 5
+"""Characters of the shortest text in which a built-in rule finds something: `pwd=x`."""
 _UNTOUCHED: Final = IDENTITY | {"emitter_seq", "trace_seq", "normalized_id"}
 _MAX_KNOWN: Final = 4096
 _MAX_NODES: Final = 1_000_000
@@ -100,16 +110,24 @@ class Privacy:
             if name in self._actions
             for shown in attributes
         }
+        self.redacts_copies = not any(name in redaction.fields for name in COPIED)
+        """Whether copies of content are redacted while they are made, and not again."""
         self._names: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
         self._keys: dict[str, bool] = {}
         """Clean keys → whether their values are secret."""
 
-    def clean(self, event: dict[str, Any], trusted: str | None = None) -> None:
+    def clean(
+        self,
+        event: dict[str, Any],
+        trusted: str | None = None,
+        copied_by: "Privacy | None" = None,
+    ) -> None:
         """Redact an event in place; its values are copied.
 
-        The text object `trusted` is skipped.
+        The text object `trusted` is skipped, and so is content that `copied_by` has redacted.
         """
+        skips = copied_by is self and self.redacts_copies
         if not self.captures:
             strip_content(event)
         if self.acts:
@@ -124,7 +142,7 @@ class Privacy:
             if kind is Cut:
                 event[name + _TRUNCATED] = value.about
                 event[name] = value = _exact(value)
-            if name not in self._untouched:
+            if name not in self._untouched and not (skips and name in COPIED):
                 event[name] = self._field(name, value)
 
     def payload(self, data: Any) -> tuple[Any, bool]:
@@ -135,8 +153,10 @@ class Privacy:
         return new, new != data
 
     def text(self, value: str) -> str:
-        """Return a redacted text, cut to the original length or 64 characters."""
+        """Return a redacted text; marks may make it longer."""
         if value in self._known or not self._searches:
+            return value
+        if len(value) < _SHORTEST and not self._own:
             return value
         new = value
         for own in self._own:
@@ -144,8 +164,7 @@ class Privacy:
         if self._built_in and suspicious(new):
             for pattern in PATTERNS:
                 new = pattern.apply(new, count)
-        # Marks may be longer than the secret; the contract's length limits still apply.
-        return new if len(new) <= len(value) else new[: max(len(value), 64)]
+        return new
 
     def label(self, value: str) -> str:
         """Return a redacted text that is likely to repeat; cached if unchanged."""
@@ -252,11 +271,15 @@ class Privacy:
                 return self.owner(value)
             if self.key(name)[1]:
                 return self.hidden(value)
-            return self.label(value) if name in LABELS else self.text(value)
+            new = self.label(value) if name in LABELS else self.text(value)
+            if len(new) > len(value) and name in _LENGTHS:  # a mark is longer than the secret
+                return new[: max(_LENGTHS[name], len(value))]
+            return new
         try:
             return _Redacted(self, _MAX_NODES).visit(value, _MAX_DEPTH)
         except NotPlainError:
-            return _Redacted(self, _MAX_NODES).visit(_values.plain(value), _MAX_DEPTH)
+            convert = _values.converted if name in semconv.CONTENT_FIELDS else _values.plain
+            return _Redacted(self, _MAX_NODES).visit(convert(value), _MAX_DEPTH)
 
 
 class _Redacted(Walk[Any]):

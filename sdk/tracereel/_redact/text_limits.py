@@ -1,7 +1,7 @@
 """Truncation of texts, with length and hash of the original."""
 
 import hashlib
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 TEXT_LIMIT: Final = 16_384
@@ -11,6 +11,10 @@ SHORT_LIMIT: Final = 256
 HASHED_LIMIT: Final = 262_144
 """Maximum characters of a truncated text that are hashed, to limit the caller's time."""
 ELLIPSIS: Final = "…"
+LEAD: Final = TEXT_LIMIT
+"""Characters before the last part of a text in which the name or begin of a secret is found."""
+_MARK_BYTES: Final = 48
+"""Bytes for the mark in place of removed text."""
 
 
 class Cut(str):
@@ -29,10 +33,11 @@ def text(value: str, limit: int = TEXT_LIMIT) -> str:
     short = str.__len__(value) <= limit
     if short and type(value) is str and value.isascii():
         return value
-    cut = shortened(value, limit)
     if short or limit <= SHORT_LIMIT:
-        return cut
-    marked = Cut(cut)
+        return shortened(value, limit)
+    kept = limit - len(removed_mark(str.__len__(value)))
+    cut = clean(str.__getitem__(value, slice(0, kept)))
+    marked = Cut(cut + removed_mark(str.__len__(value) - kept))
     marked.about = about_cut(value)
     return marked
 
@@ -54,14 +59,55 @@ def shortened(value: str, limit: int) -> str:
     cut = str.__getitem__(value, slice(0, limit))
     if str.__len__(value) > limit:
         cut = cut[: limit - 1] + ELLIPSIS
-    if cut.isascii():
-        return cut
+    return clean(cut)
+
+
+def clean(value: str) -> str:
+    """Return a plain string with lone surrogates replaced."""
+    if value.isascii():
+        return value
     try:
-        cut.encode()
+        value.encode()
     except UnicodeEncodeError:
         # UTF-16 joins surrogates that form a pair, which "replace" on UTF-8 would lose.
-        return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return cut
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
+
+
+def removed_mark(characters: int) -> str:
+    """Return the text in place of removed ones."""
+    return f"…[{characters} characters removed]…"
+
+
+def without_middle(value: str, limit: int, redact: Callable[[str], str]) -> str:
+    """Return the first and last part of a text, in at most `limit` bytes, with a mark between them."""
+    half = half_of(limit)
+    last = str.__getitem__(value, slice(-half - LEAD, None))
+    first = str.__getitem__(value, slice(0, half))
+    return joined_ends(first, last, str.__len__(value), limit, redact)
+
+
+def joined_ends(
+    first: str, last: str, length: int, limit: int, redact: Callable[[str], str]
+) -> str:
+    """Return the ends of a text of this length, in at most `limit` bytes, with a mark between them.
+
+    `last` begins `LEAD` characters earlier than needed and is redacted together with them: the name
+    of a secret may be removed, its value not.
+    """
+    half = half_of(limit)
+    first = _bytes_of(first[:half])[:half].decode("utf-8", "ignore")
+    last = _bytes_of(redact(clean(last))[-half:])[-half:].decode("utf-8", "ignore")
+    return f"{first}{removed_mark(length - len(first) - len(last))}{last}"
+
+
+def half_of(limit: int) -> int:
+    """Return the bytes of each end of a text whose middle is removed."""
+    return max((limit - _MARK_BYTES) // 2, 8)
+
+
+def _bytes_of(value: str) -> bytes:
+    return clean(value).encode()
 
 
 def distinct(name: str, taken: Container[str], numbers: dict[str, int]) -> str:

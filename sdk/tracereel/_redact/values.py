@@ -5,6 +5,7 @@ All results are bounded, and no code of the value runs (see `plain_data`).
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
@@ -30,10 +31,14 @@ _SUMMARY_DEPTH: Final = 4
 _PLAIN_DEPTH: Final = 12
 _PLAIN_NODES: Final = 2_000
 _PLAIN_CHARS: Final = 65_536
+_MAX_NODES: Final = 1_000_000
+_MAX_DEPTH: Final = 40
 _SIZE_NODES: Final = 500
 _SIZE_SAMPLE: Final = 4_096
 _MAX_INT_BITS: Final = 512
 _MISSING: Final = object()
+_MARKERS: Final = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__")
+_PYDANTIC: Final = ("__pydantic_fields__", "__fields__")
 
 _LAST_FIELDS: Final = (*CONTENT_FIELDS, "records")
 """Fields at the end of a line if they are large; `records` are those of a tape."""
@@ -91,7 +96,12 @@ def _encoded(data: dict[str, Any]) -> bytes:
         return _encoder.encode(data)
     except Exception as raised:  # noqa: BLE001 - lone surrogates, odd types: converted below
         guard.pass_on(raised)
-        return _encoder.encode(plain(data, nodes=20 * _PLAIN_NODES, chars=20 * _PLAIN_CHARS))
+        return _encoder.encode(converted(data))
+
+
+def encoded_size(value: Any) -> int:
+    """Return the bytes of JSON data."""
+    return len(_encoder.encode(value))
 
 
 def label(value: Any, limit: int = SHORT_LIMIT) -> str | None:
@@ -144,7 +154,12 @@ def call_summary(arguments: Sequence[tuple[str, object]], limit: int = SUMMARY_L
 
 def plain(value: Any, *, nodes: int = _PLAIN_NODES, chars: int = _PLAIN_CHARS) -> Any:
     """Convert a value to bounded JSON data with unique keys and without NaN."""
-    return _PlainWalk(nodes, chars).visit(value, _PLAIN_DEPTH)
+    return PlainWalk(nodes, chars).visit(value, _PLAIN_DEPTH)
+
+
+def converted(value: Any) -> Any:
+    """Convert what was recorded already, and bounded, to JSON data: its texts stay whole."""
+    return _WholeTexts(_MAX_NODES, sys.maxsize).visit(value, _MAX_DEPTH)
 
 
 def plain_dict(value: Any) -> dict[str, Any] | None:
@@ -171,15 +186,18 @@ class _FieldsWalk(Walk[Result]):
         return _fields(value, kind, most)
 
 
-class _PlainWalk(_FieldsWalk[Any]):
+class PlainWalk(_FieldsWalk[Any]):
     """Conversion to JSON data."""
+
+    longest: int = TEXT_LIMIT
+    """Maximum length of a text."""
 
     def __init__(self, nodes: int, chars: int) -> None:
         super().__init__(nodes)
         self._chars = chars
 
     def text(self, value: str) -> Any:
-        kept = shortened(value, max(min(TEXT_LIMIT, self._chars), 1))
+        kept = shortened(value, max(min(self.longest, self._chars), 1))
         self._chars -= len(kept)
         return kept
 
@@ -196,20 +214,20 @@ class _PlainWalk(_FieldsWalk[Any]):
         return self.text(_scalar_text(value, kind))
 
     def mapping(self, _value: Any, pairs: Pairs, _length: int, depth: int) -> Any:
-        converted: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         numbers: dict[str, int] = {}
         for key, item in pairs:
             if self.nodes <= 0:
                 break
             name = summary(key)
-            if name in converted:
+            if name in data:
                 # 1 and "1" are different keys in Python but equal in JSON: the first keeps the
                 # name.
-                name = distinct(name, converted, numbers)
-            converted[name] = self.visit(item, depth)
-            if issubclass(type(item), str) and str.__len__(item) > TEXT_LIMIT:
-                converted.setdefault(f"{name}_truncated", about_cut(item))
-        return converted
+                name = distinct(name, data, numbers)
+            data[name] = self.visit(item, depth)
+            if issubclass(type(item), str) and str.__len__(item) > self.longest:
+                data.setdefault(f"{name}_truncated", about_cut(item))
+        return data
 
     def sequence(self, _value: Any, items: Sequence[Any], _length: int, depth: int) -> Any:
         return [self.visit(item, depth) for item in items if self.nodes > 0]
@@ -225,6 +243,12 @@ class _PlainWalk(_FieldsWalk[Any]):
 
     def cycle(self) -> Any:
         return CYCLE
+
+
+class _WholeTexts(PlainWalk):
+    """Conversion without a limit of texts."""
+
+    longest = sys.maxsize
 
 
 class _Summary(_FieldsWalk[str]):
@@ -252,7 +276,7 @@ class _Summary(_FieldsWalk[str]):
         return self._spend(_scalar_text(value, kind))
 
     def mapping(self, _value: Any, pairs: Pairs, _length: int, depth: int) -> str:
-        return self.joined("{", pairs, "}", depth, key=lambda key: self.visit(key, 1))
+        return self.joined("{", pairs, "}", depth, key=self._key)
 
     def sequence(self, value: Any, items: Sequence[Any], length: int, depth: int) -> str:
         kind = type(value)
@@ -298,8 +322,13 @@ class _Summary(_FieldsWalk[str]):
             if key is not None:
                 before = f"{before}{key(name)}: "
                 self._left -= 2
-            parts.append(f"{before}{self.visit(item, depth)}")
+            # Texts directly: most parts are texts.
+            shown = self.text(item) if type(item) is str else self.visit(item, depth)
+            parts.append(f"{before}{shown}")
         return f"{opening}{''.join(parts)}{closing}"
+
+    def _key(self, key: object) -> str:
+        return self.text(key) if type(key) is str else self.visit(key, 1)
 
     def _spend(self, shown: str) -> str:
         self._left -= len(shown)
@@ -321,11 +350,17 @@ class _Size(_FieldsWalk[int]):
         )
 
     def mapping(self, _value: Any, pairs: Pairs, length: int, depth: int) -> int:
-        seen = [self.visit(key, 1) + self.visit(item, depth) + 2 for key, item in pairs]
+        seen = [self._of(key, 1) + self._of(item, depth) + 2 for key, item in pairs]
         return _enclosed(seen, length)
 
     def sequence(self, _value: Any, items: Sequence[Any], length: int, depth: int) -> int:
-        return _enclosed([self.visit(item, depth) + 1 for item in items], length)
+        return _enclosed([self._of(item, depth) + 1 for item in items], length)
+
+    def _of(self, value: Any, depth: int) -> int:
+        if type(value) is str and value.isascii():
+            self.nodes -= 1
+            return len(value) + 2
+        return self.visit(value, depth)
 
     def record(self, value: Any, fields: Pairs, depth: int) -> int:
         return self.mapping(value, fields, len(fields), depth)
@@ -403,7 +438,7 @@ def type_name(value: Any) -> str:
 
 def _fields(value: Any, kind: type, most: int) -> list[tuple[str, Any]] | None:
     """Return declared fields, else the public instance dictionary, else None."""
-    for marker in ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"):
+    for marker in _MARKERS:
         declared = _declared(kind, marker)
         if declared is not None:
             pairs = [(name, _attribute(value, name)) for name in declared[:most]]
@@ -415,6 +450,13 @@ def _fields(value: Any, kind: type, most: int) -> list[tuple[str, Any]] | None:
         own = {"args": _attribute(value, "args"), **own}
     public = ((name, item) for name, item in take(own.items(), most) if type(name) is str)
     return [(name, item) for name, item in public if not name.startswith("_")]
+
+
+def declares_fields(kind: type) -> bool:
+    """Return whether a class declares its fields: a dataclass, msgspec, attrs or pydantic class."""
+    if any(_declared(kind, marker) is not None for marker in _MARKERS):
+        return True
+    return any(class_attribute(kind, name) is not _MISSING for name in _PYDANTIC)
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -28,7 +28,7 @@ from tracereel.providers.base import (
 )
 from tracereel.providers.emission import message_fields
 from tracereel.providers.normalizer import BatchResultNormalizer
-from tracereel.providers.reading import as_data, mapping, text
+from tracereel.providers.reading import as_data, items, mapping, text
 from tracereel.providers.transient import without_thinking
 from tracereel.providers.usage import usage_of
 from tracereel.resilience.attempt_loop import count_retry, retry_event
@@ -174,9 +174,16 @@ class ModelCall:
         """
         data = as_data(answer) if not isinstance(answer, dict) else answer
         if not self.dialect.is_conversation:
-            self._note(usage_of(data), text(mapping(data).get("model")), None, ())
+            answer = mapping(data)
+            choices = [mapping(each) for each in items(answer.get("choices"))]
+            finish = next(
+                (word for each in choices if (word := text(each.get("finish_reason")))), None
+            )
+            self._note(usage_of(data), text(answer.get("model")), finish, ())
             if self.dialect.has_decisions:
                 self._decided(data)
+            if self._scope is not None and self._scope.captures:
+                self._say(answer)
             self._close(None)
             return
         normalizer = BatchResultNormalizer(
@@ -190,9 +197,14 @@ class ModelCall:
         elapsed = max(0, time.perf_counter_ns() - self.start_tick) // 1_000_000
         for event in decision_events(self._body, data, captures=captures, duration_ms=elapsed):
             self._add(event)
-        if captures and self._scope is not None:
-            said = self.dialect.said(mapping(data))
-            self.execution.notes["output_messages"] = values.plain(said)
+
+    def _say(self, data: dict[str, Any]) -> None:
+        """Record the messages of a response."""
+        said = [each for each in self.dialect.said(data) if each is not None]
+        if not self._recorder.config.store_thinking:
+            said = without_thinking(said)
+        if said:
+            self.execution.notes["output_messages"] = self._recorder.content.messages(said)
 
     def told(
         self,
@@ -273,13 +285,12 @@ class ModelCall:
             "llm_prompt_tokens": usage.input_tokens,
             "llm_completion_tokens": usage.output_tokens,
             "llm_cached_tokens": usage.cached_tokens,
+            "llm_cache_creation_tokens": usage.cache_creation_tokens,
             "llm_reasoning_tokens": usage.reasoning_tokens,
         }
         for name, count in counts.items():
             if count is not None:  # a traced function may call its client more than once
                 notes[name] = notes.get(name, 0) + count
-        if self._scope is not None and usage.cache_creation_tokens is not None:
-            self._scope.extra["llm_cache_creation_tokens"] = usage.cache_creation_tokens
 
     def _describe(
         self, scope: ClientScope, answer: Normalized, data: Any, timings: StreamTimings | None
@@ -297,11 +308,7 @@ class ModelCall:
         if answer.problems:
             extra["problems"] = [each.code for each in answer.problems[:MAX_MESSAGES]]
         if scope.captures:
-            said = [each for each in self.dialect.said(data) if each is not None]
-            if not self._recorder.config.store_thinking:
-                said = without_thinking(said)
-            if said:
-                notes["output_messages"] = values.plain(said)
+            self._say(data)
         if timings is not None:
             if timings.first_token_seconds is not None:
                 first = max(0, round(timings.first_token_seconds * 1000))
@@ -313,7 +320,12 @@ class ModelCall:
                 extra["tokens_per_second"] = round(timings.tokens_per_second, 3)
 
     def _fields(self, event: NormalizedEvent) -> dict[str, Any]:
-        return message_fields(event, store_thinking=self._recorder.config.store_thinking)
+        fields = message_fields(event, store_thinking=self._recorder.config.store_thinking)
+        if self._recorder.config.capture_content:
+            for name in ("content", "arguments"):
+                if fields.get(name) is not None:
+                    fields[name] = self._recorder.content.value(fields[name])
+        return fields
 
     def _add(self, fields: dict[str, Any], *, at_once: bool = False) -> None:
         """Add an event; those of the response are written with the closing event."""

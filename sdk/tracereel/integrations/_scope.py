@@ -5,7 +5,7 @@ from typing import Any, Final
 from tracereel._core import envelope
 from tracereel._core import recorder as _recorder
 from tracereel._core.executions.arguments import Arguments
-from tracereel._core.executions.calls import LlmScope, LlmSpec, as_list
+from tracereel._core.executions.calls import LlmScope, LlmSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel.integrations._dialects import Dialect
@@ -15,6 +15,12 @@ from tracereel.providers.transient import without_thinking
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _TEMPERATURE: Final = ("temperature",)
 _CONFIG: Final = "generationConfig"
+_NOT_OPTIONS: Final = frozenset(
+    {"model", "stream", "messages", "system", "prompt", "input", "instructions", "tools"}
+    | {"functions", "contents", "systemInstruction", "content", "requests", "instances"}
+    | {"suffix", "questions"}
+)
+"""Fields of requests that are content, or have a field of their own in the event."""
 _MAX_SPECS: Final = 512
 _specs: Final[dict[tuple[str, str, str], LlmSpec]] = {}
 
@@ -93,7 +99,13 @@ class ClientScope(LlmScope):
         if recorder.closed:
             recorder = _recorder.active() or recorder
         envelope.record_all(
-            events, self.execution, recorder, now_ns, closes_run=closes_run, seconds=seconds
+            events,
+            self.execution,
+            recorder,
+            now_ns,
+            closes_run=closes_run,
+            seconds=seconds,
+            copied_by=self.recorder.privacy,
         )
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any] | None:
@@ -128,4 +140,15 @@ class ClientScope(LlmScope):
             return None
         if isinstance(messages, (list, tuple)) and not self.recorder.config.store_thinking:
             messages = without_thinking(messages)
-        return as_list(messages)
+        return self.recorder.content.messages(messages)
+
+    def _parameters(self) -> dict[str, Any] | None:
+        body = self.arguments.kwargs
+        given = {
+            name: value
+            for name, value in body.items()
+            if name not in _NOT_OPTIONS and value is not None
+        }
+        if isinstance(config := given.pop(_CONFIG, None), dict):
+            given = {**config, **given}
+        return values.plain_dict(given) if given else None

@@ -81,7 +81,7 @@ class SseRun(OutputStream):
     def __init__(
         self, scope: Any, settings: SseSettings, *, asked_thread: str | None, status: int | None
     ) -> None:
-        super().__init__("sse", captures=scope.captures)
+        super().__init__("sse", scope.copies)
         self.outcome: str | None = None
         """`done` or `error` after such a frame."""
         self.failure: SseAgentError | None = None

@@ -10,6 +10,7 @@ from tracereel._core.executions.scope import ExecutionScope, Spec
 from tracereel._core.executions.steps import StepScope, StepSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
+from tracereel._redact.content import ContentCopies
 from tracereel._runtime import guard
 from tracereel.integrations._sse_run import SseRun, SseSettings
 from tracereel.integrations._sse_tools import inside
@@ -197,7 +198,7 @@ class StreamScope(StepScope):
     number: int
 
     def listen(self, kind: str) -> OutputStream:
-        return _SsePart(kind, self.run, captures=self.captures)
+        return _SsePart(kind, self.run, self.copies)
 
     def cancel(self) -> None:
         if self.run.outcome is not None:
@@ -218,8 +219,8 @@ class StreamScope(StepScope):
 class _SsePart(OutputStream):
     """Items of one stream, which are also passed to the execution."""
 
-    def __init__(self, kind: str, run: SseRun, *, captures: bool) -> None:
-        super().__init__(kind, captures=captures)
+    def __init__(self, kind: str, run: SseRun, copies: ContentCopies | None) -> None:
+        super().__init__(kind, copies)
         self._run = run
 
     def add(self, item: Any) -> None:

@@ -6,7 +6,7 @@ from tracereel._redact import values
 from tracereel._runtime import gevent_compat
 from tracereel.integrations._dialects import Result
 from tracereel.providers.base import NormalizedEvent, ToolCall, ToolResult
-from tracereel.providers.reading import plain_text
+from tracereel.providers.reading import as_data, plain_text
 
 MAX_REMEMBERED = 1024
 
@@ -43,14 +43,14 @@ class ToolMemory:
                         continue
                     self._told[call_id] = None
                     _bound(self._told)
-            content = values.plain(result.content)
+            content = as_data(result.content)
             flat = plain_text(content)
             told = ToolResult(
                 call_id=call_id or "",
                 name=result.name or name,
                 content=content if flat is None else flat,
                 success=not result.failed,
-                error=flat if result.failed else None,
+                error=values.text(flat) if result.failed and flat is not None else None,
             )
             yield NormalizedEvent(
                 type="tool_response",

@@ -50,6 +50,8 @@ _packages.warn_if_old("langchain")
 
 _NODE: Final = "graph:step:"
 _HIDDEN: Final = "langsmith:hidden"
+_NAMED: Final = frozenset({"_type", "model", "model_name", "stream", "streaming"})
+"""Parameters of a call that are not options of the request."""
 
 
 def _guarded(method: Any) -> Any:
@@ -171,6 +173,7 @@ class TracereelHandler(BaseCallbackHandler):
         temperature = metadata.get("ls_temperature")
         limit = metadata.get("ls_max_tokens")
         body = {
+            **{name: as_data(value) for name, value in settings.items() if name not in _NAMED},
             "messages": as_data(asked),
             "temperature": settings.get("temperature") if temperature is None else temperature,
             "max_tokens": settings.get("max_tokens") if limit is None else limit,

@@ -41,6 +41,13 @@ _STEPS: Final = frozenset(
 """Span types that are steps; other types (turns, tasks) are not recorded."""
 
 
+_REQUESTED: Final = (
+    *("instructions", "tools", "temperature", "max_output_tokens", "top_p", "tool_choice"),
+    *("parallel_tool_calls", "reasoning", "text", "truncation", "service_tier"),
+)
+"""Fields of a response that repeat the request."""
+
+
 class FailedRunError(Exception):
     """A span ended with an error; the SDK passes on only its message."""
 
@@ -160,10 +167,8 @@ def _asked(data: Any) -> dict[str, Any]:
         settings = mapping(as_data(data.model_config))
         return {**settings, "messages": asked}
     response = data.response
-    found = {
-        name: get(response, name) for name in ("instructions", "temperature", "max_output_tokens")
-    }
-    return {**found, "input": asked}
+    found = {name: as_data(get(response, name)) for name in _REQUESTED}
+    return {**{name: value for name, value in found.items() if value is not None}, "input": asked}
 
 
 def _answer_of(data: Any) -> dict[str, Any]:

@@ -75,8 +75,7 @@ class TracereelCapability(AbstractCapability[Any]):
             call.detach()
         with guard.Guard("pydantic_ai"):
             answer = _answer_of(response)
-            # Tool arguments may be objects of the program.
-            said = values.plain({"role": "assistant", "content": answer["content"]})
+            said = {"role": "assistant", "content": answer["content"]}
             call.answered(answer, shown={"messages": [said], "id": answer["id"]})
         return response
 
@@ -99,6 +98,7 @@ def _model_call(recorder: Recorder, request: Any, memory: ToolMemory) -> ModelCa
     body = {
         **mapping(as_data(request.model_settings)),
         "messages": [as_data(message) for message in request.messages],
+        "tools": _tools_of(request),
     }
     call = ModelCall(
         recorder,
@@ -112,6 +112,17 @@ def _model_call(recorder: Recorder, request: Any, memory: ToolMemory) -> ModelCa
     if getattr(request, "streaming", False):
         call.streams()
     return call
+
+
+def _tools_of(request: Any) -> list[Any] | None:
+    """Return the tools that are offered to the model, those for its final output included."""
+    offered = getattr(request, "model_request_parameters", None)
+    tools = [
+        tool
+        for name in ("function_tools", "output_tools", "builtin_tools")
+        for tool in getattr(offered, name, None) or ()
+    ]
+    return [as_data(tool) for tool in tools] or None
 
 
 def _answer_of(response: Any) -> dict[str, Any]:

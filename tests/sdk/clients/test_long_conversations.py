@@ -1,5 +1,8 @@
 """Long conversations are recorded completely, without secrets and within limits."""
 
+import json
+import re
+
 import anthropic
 import openai
 import pytest
@@ -86,10 +89,67 @@ def test_a_sensitive_key_hides_its_value(anthropic_client, events):
     assert told == {"api_key": "[redacted:field]"}
 
 
-def test_oversized_message_is_truncated(anthropic_client, events):
-    asked(anthropic_client, [*TURNS, {"role": "user", "content": "x" * 20_000}])
+def test_long_text_is_recorded_whole(anthropic_client, events):
+    """Texts of more than 16,384 characters used to lose their end."""
+    long = "x" * 200_000 + "end"
+    asked(anthropic_client, [*TURNS, {"role": "user", "content": long}])
+
+    assert only_call(events)["input_messages"] == [*TURNS, {"role": "user", "content": long}]
+
+
+def test_oversized_message_loses_its_middle(anthropic_client, events):
+    asked(
+        anthropic_client, [*TURNS, {"role": "user", "content": "first " + "x" * 300_000 + "last"}]
+    )
 
     told = only_call(events)["input_messages"]
     assert told[:-1] == TURNS
-    assert len(told[-1]["content"]) == 16_384
-    assert told[-1]["content_truncated"]["length"] == 20_000
+    text = told[-1]["content"]
+    assert text.startswith("first xxx")
+    assert text.endswith("xxxlast")
+    (removed,) = re.findall(r"…\[(\d+) characters removed\]…", text)
+    assert len(re.sub("….*…", "", text)) + int(removed) == 300_010
+    assert len(text.encode()) <= 256 * 1024
+
+
+def test_the_last_messages_of_a_long_conversation_stay(openai_client, events):
+    """Messages beyond 64 KiB, or 2,000 values, used to vanish."""
+    turns = conversation(200, words=300)
+    openai_client.chat.completions.create(model="m", messages=turns)
+
+    assert len(json.dumps(turns)) > 5 * 65_536
+    assert only_call(events)["input_messages"] == turns
+
+
+def test_a_conversation_beyond_the_limit_loses_messages_in_the_middle(openai_client, events):
+    turns = conversation(200, words=10_000)
+    openai_client.chat.completions.create(model="m", messages=turns)
+
+    call = only_call(events)
+    told = call["input_messages"]
+    (at,) = [number for number, each in enumerate(told) if each["role"] == "tracereel"]
+    mark = told[at]
+    assert told[:at] == turns[:at]
+    assert told[at + 1 :] == turns[at + 1 - len(told) :]
+    assert at > 10
+    assert len(told) - at > 10
+    assert mark["removed_messages"] == len(turns) - len(told) + 1
+    assert mark["content"] == ""
+    gone = turns[at : at + mark["removed_messages"]]
+    assert abs(mark["removed_bytes"] - len(json.dumps(gone))) < 0.1 * mark["removed_bytes"]
+    assert call["content_bytes"] <= 3 * 1024 * 1024
+
+
+def conversation(turns, *, words):
+    """Return a conversation in which every third message calls a tool."""
+    found = [{"role": "system", "content": "Be brief."}]
+    for turn in range(turns):
+        call = {"id": f"call_{turn}", "type": "function"}
+        function = {"name": "search", "arguments": json.dumps({"q": f"q{turn}", "n": [1, 2]})}
+        said = f"{turn}: " + "some " * words
+        found += [
+            {"role": "user", "content": [{"type": "text", "text": said}]},
+            {"role": "assistant", "content": None, "tool_calls": [{**call, "function": function}]},
+            {"role": "tool", "tool_call_id": call["id"], "content": '{"hits": 3}'},
+        ]
+    return found

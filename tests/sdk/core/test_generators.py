@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import re
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from typing import Any
 
@@ -15,7 +16,6 @@ from opentelemetry import trace
 from tests.sdk.redact.test_values import values
 from tests.support.ingest_sink import IngestSink
 from tracereel import current_execution, traced_agent, traced_llm, traced_pipeline, traced_tool
-from tracereel._redact.text_limits import about_cut
 
 Deliver = Callable[[], list[dict[str, Any]]]
 
@@ -319,10 +319,10 @@ def test_decorated_and_bare_async_generators_behave_identically(
     assert not current_execution()
 
 
-def test_a_long_stream_keeps_its_beginning_its_length_and_its_hash(
+def test_a_long_stream_keeps_its_beginning_its_end_and_its_length(
     recorded: Deliver, sink: IngestSink
 ) -> None:
-    parts = ["", "é" * 150, "b" * 100, "c" * 300_000]
+    parts = ["", "é" * 150, "b" * 100, *["c" * 1000] * 900, "the end"]
 
     @traced_llm("m")
     def stream() -> Generator[str, None, None]:
@@ -332,9 +332,26 @@ def test_a_long_stream_keeps_its_beginning_its_length_and_its_hash(
     recorded()
     (call,) = sink.of_type("agent.llm.called")
     whole = "".join(parts)
-    assert call["output_messages"] == [whole[:199] + "…"]
-    assert call["output_messages_truncated"] == about_cut(whole)
-    assert call["output_messages_truncated"]["length"] == 300_250
+    (text,) = call["output_messages"]
+    first, removed, last = re.split(r"…\[(\d+) characters removed\]…", text)
+    assert whole.startswith(first)
+    assert whole.endswith(last)
+    assert min(len(first), len(last)) > 100_000
+    assert len(text.encode()) <= 256 * 1024
+    assert len(first) + int(removed) + len(last) == len(whole)
+    assert call["output_summary"] == whole[:199] + "…"
+
+
+def test_streams_are_recorded_as_they_were_yielded(recorded: Deliver, sink: IngestSink) -> None:
+    @traced_agent("a")
+    def stream(items: list[Any]) -> Generator[Any, None, None]:
+        yield from items
+
+    for items in (["a", "b" * 300, ""], ["a", {"n": 1}, "b"], []):
+        list(stream(items))
+    recorded()
+    outputs = [each["output"] for each in sink.of_type("agent.execution.completed")]
+    assert outputs == ["a" + "b" * 300, ["a", {"n": 1}, "b"], None]
 
 
 def test_short_or_non_text_stream_is_not_marked_as_truncated(

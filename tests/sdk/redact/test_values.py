@@ -234,7 +234,10 @@ def test_truncated_text_has_length_and_bounded_hash() -> None:
     assert type(_values.summary(long)) is str
     cut = _values.text(long)
     assert isinstance(cut, _values.Cut)
-    assert len(cut) == _values.TEXT_LIMIT
+    assert len(cut) <= _values.TEXT_LIMIT
+    kept = cut.count("y")
+    assert cut == long[:kept] + f"…[{20_000 - kept} characters removed]…"
+    assert kept > _values.TEXT_LIMIT - 40
     assert cut.about == {"length": 20_000, "sha256": sha256(long.encode()).hexdigest()}
     about = _values.about_cut(huge)
     assert about["length"] == 5_000_000

@@ -35,7 +35,8 @@ class AgentScope(ExecutionScope):
             "parent_trace_id": self.parent_trace_id,
             "input_type": values.type_name(given[0][1] if given else None),
             "input_summary": values.call_summary(given) if self.captures else "",
-            "input_size_bytes": sum(values.size(value) for _, value in given),
+            "input_size_bytes": sum([values.size(value) for _, value in given]),
+            "input": self.input_content(),
             **self.spec.about,
         }
         for name, value in self.arguments.fields(*_THINKING).items():
@@ -47,13 +48,15 @@ class AgentScope(ExecutionScope):
         execution, stream = self.execution, self.stream
         note = execution.notes.get
         self.judge(result)
+        output = self.output_content(result)
         event = {
             **self._common(semconv.EXECUTION_COMPLETED),
             "execution_time_ms": milliseconds,
             "execution_time_seconds": milliseconds / 1000,
-            "output_type": "",
-            "output_summary": "",
-            "output_size_bytes": 0,
+            "output_type": values.type_name(result),
+            "output_summary": output.summary,
+            "output_size_bytes": output.size,
+            "output": output.data,
             "confidence": note("confidence"),
             "decision_type": note("decision_type"),
             "reasoning": note("reasoning"),
@@ -61,16 +64,9 @@ class AgentScope(ExecutionScope):
         }
         if stream is not None:
             event["output_type"] = stream.kind
-            event["output_summary"] = stream.summary()
-            event["output_size_bytes"] = stream.size
             event["output_items"] = stream.items
-        elif (output := note("output")) is not None:
-            event["output_type"], summary, event["output_size_bytes"] = output
-            event["output_summary"] = summary if self.captures else ""
-        else:
-            event["output_type"] = values.type_name(result)
-            event["output_summary"] = values.summary(result) if self.captures else ""
-            event["output_size_bytes"] = values.size(result)
+        elif (given := note("output")) is not None:
+            event["output_type"] = given[0]
         self._ended(event, semconv.SUCCESS, milliseconds)
         event["fallback_used"] = execution.fallback_used
         if execution.state.limit_reached:

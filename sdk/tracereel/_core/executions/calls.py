@@ -6,10 +6,18 @@ from opentelemetry.trace import SpanKind
 
 from tracereel import semconv
 from tracereel._core import attempt_context, execution_fields
+from tracereel._core.executions import message_texts
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._redact import safe_access, values
 
 DUPLICATE: Final = "duplicate_tool_call"
+PARAMETERS: Final = frozenset(
+    {"temperature", "max_tokens", "max_completion_tokens", "max_output_tokens", "top_p", "top_k"}
+    | {"stop", "stop_sequences", "seed", "n", "response_format", "tool_choice", "reasoning_effort"}
+    | {"reasoning", "thinking", "enable_thinking", "thinking_budget", "presence_penalty"}
+    | {"frequency_penalty", "logprobs", "parallel_tool_calls", "service_tier", "verbosity"}
+)
+"""Arguments of a traced function that are options of the request."""
 EFFECTS: Final = ("pure", "read", "write", "irreversible")
 """Side effects of a tool, from none to irreversible."""
 
@@ -97,11 +105,14 @@ class LlmScope(CallScope):
             "llm_prompt_tokens": prompt,
             "llm_completion_tokens": completion,
             "llm_cached_tokens": note("llm_cached_tokens"),
+            "llm_cache_creation_tokens": note("llm_cache_creation_tokens"),
             "llm_reasoning_tokens": note("llm_reasoning_tokens"),
             "llm_cost_usd": cost,
             "finish_reason": note("finish_reason"),
             "input_messages": self._messages() if self.captures else None,
             "output_messages": note("output_messages") if self.captures else None,
+            "tool_definitions": self._tools() if self.captures else None,
+            "request_parameters": self._parameters() if self.captures else None,
             "tool_call_ids": note("tool_call_ids"),
         }
 
@@ -129,25 +140,52 @@ class LlmScope(CallScope):
         return values.count(self.arguments.find("max_tokens"))
 
     def told(self, event: dict[str, Any], result: object) -> None:
-        stream = self.stream
+        if (stream := self.stream) is not None:
+            event["output_items"] = stream.items
+            if event["time_to_first_token_ms"] is None and stream.first_tick is not None:
+                event["time_to_first_token_ms"] = self.since_begin_ms(stream.first_tick)
+        if self.captures:
+            if event["output_messages"] is None:
+                event["output_messages"] = self._response(result)
+            event["input_summary"] = message_texts.sent(event["input_messages"])
+            event["output_summary"] = message_texts.answered(event["output_messages"])
+        if event.get("tokens_per_second") is None:
+            event["tokens_per_second"] = _speed(event)
+
+    def _response(self, result: object) -> list[Any] | None:
+        """Return the result or the generator's output as messages."""
+        content, stream = self.recorder.content, self.stream
         if stream is None:
-            if self.captures and result is not None and event["output_messages"] is None:
-                event["output_messages"] = [values.plain(result)]
-            return
-        event["output_items"] = stream.items
-        if event["time_to_first_token_ms"] is None and stream.first_tick is not None:
-            event["time_to_first_token_ms"] = self.since_begin_ms(stream.first_tick)
-        if self.captures and event["output_messages"] is None and stream.items:
-            event["output_messages"] = [stream.summary()]
-            if (about := stream.about()) is not None:
-                event["output_messages_truncated"] = about
+            return None if result is None else content.messages([result])
+        output = stream.output()
+        return output if output is None or type(output) is list else [output[:]]
 
     def _messages(self) -> Any:
         noted = self.execution.notes.get("input_messages")
         if noted is not None:
             return noted
         messages = self.arguments.find("messages", "prompt", "input")
-        return None if messages is None else as_list(messages)
+        return None if messages is None else self.recorder.content.messages(messages)
+
+    def _tools(self) -> list[Any] | None:
+        """Return the tools that were offered to the model."""
+        noted = self.execution.notes.get("tool_definitions")
+        if noted is not None:
+            return list(noted)
+        tools = self.arguments.find("tools", "functions")
+        return None if tools is None else self.recorder.content.listed(tools)
+
+    def _parameters(self) -> dict[str, Any] | None:
+        """Return the options of the request."""
+        noted: dict[str, Any] | None = self.execution.notes.get("request_parameters")
+        if noted is not None:
+            return noted
+        given = {
+            name: value
+            for name, value in self.arguments
+            if name in PARAMETERS and value is not None
+        }
+        return values.plain_dict(given) if given else None
 
 
 class ToolScope(CallScope):
@@ -167,25 +205,20 @@ class ToolScope(CallScope):
             "tool_name": self.spec.name,
             "tool_call_id": call_id,
             "tool_type": self.spec.about["tool_type"],
-            "arguments": values.plain_dict(dict(self.arguments)) if self.captures else None,
+            "arguments": (
+                self.recorder.content.arguments(self.arguments) if self.captures else None
+            ),
         }
 
     def told(self, event: dict[str, Any], result: object) -> None:
         if self.stream is not None:
             event["output_items"] = self.stream.items
-            event["result_size_bytes"] = self.stream.size
-            event["result_summary"] = self.stream.summary()
+        elif event["status"] != semconv.SUCCESS:
             return
-        if event["status"] != semconv.SUCCESS:
-            return
-        if (output := self.execution.notes.get("output")) is not None:
-            _, summary, event["result_size_bytes"] = output
-            event["result_summary"] = summary if self.captures else None
-            return
-        event["result_size_bytes"] = values.size(result)
+        output = self.output_content(result)
+        event["result_size_bytes"] = output.size
         if self.captures:
-            event["result"] = values.plain(result)
-            event["result_summary"] = values.summary(result)
+            event["result"], event["result_summary"] = output.data, output.summary
 
     def settle(self, event: dict[str, Any]) -> dict[str, Any] | None:
         call_id = event["tool_call_id"]
@@ -212,7 +245,10 @@ class ToolSpec(Spec):
     __slots__ = ()
 
 
-def as_list(messages: Any) -> list[Any]:
-    """Return the messages to a model as a list of JSON data."""
-    data = values.plain(messages)
-    return data if isinstance(data, list) else [data]
+def _speed(event: dict[str, Any]) -> float | None:
+    """Return the tokens per second since the first one, or of the whole call if it is not known."""
+    tokens, milliseconds = event["llm_completion_tokens"], event["duration_ms"]
+    since = milliseconds - (event["time_to_first_token_ms"] or 0)
+    if since <= 0:
+        since = milliseconds
+    return round(tokens * 1000 / since, 3) if tokens and since > 0 else None

@@ -40,6 +40,7 @@ class PipelineScope(ExecutionScope):
             "agent_sequence": agents,
             "sequence_length": len(agents) if agents is not None else None,
             "user_prompt": values.label(prompt, values.TEXT_LIMIT),
+            "input": self.input_content(),
             "user_timezone": process_zone() if zone is None else values.label(zone),
             "user_id": execution.user_id or values.label(arguments.find("user_id")),
         }
@@ -52,13 +53,9 @@ class PipelineScope(ExecutionScope):
         )
         status = note("status") or (semconv.PARTIAL_SUCCESS if partial else semconv.SUCCESS)
         event = self.closed_fields(status, milliseconds)
+        output = self.output_content(result)
         if self.captures:
-            if self.stream is not None:
-                event["output_summary"] = self.stream.summary()
-            elif (output := note("output")) is not None:
-                event["output_summary"] = output[1]
-            else:
-                event["output_summary"] = values.summary(result)
+            event["output_summary"], event["output"] = output.summary, output.data
         return event
 
     def closing_failed(self, error: BaseException, milliseconds: int) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from tracereel._core.executions.output import OutputStream
 from tracereel._core.recorder import Recorder
 from tracereel._core.run_state import Tally
 from tracereel._redact import values
+from tracereel._redact.content import ContentCopies, Described
 from tracereel._runtime import guard
 from tracereel._runtime.clock import sortable_suffix
 from tracereel._runtime.process_exit import too_late
@@ -96,6 +97,27 @@ class ExecutionScope:
             if recorder.choice and (parent is None or parent.trace is not execution.trace):
                 event.update(recorder.choice)
             self._emit(event, self._start_ns)
+
+    @property
+    def copies(self) -> ContentCopies | None:
+        """Copies of inputs and outputs; None if they may not be recorded."""
+        return self.recorder.content if self.captures else None
+
+    def input_content(self) -> dict[str, Any] | None:
+        """Return the arguments as content."""
+        given = self.arguments.pairs() if self.captures else None
+        return self.recorder.content.arguments(given) if given else None
+
+    def output_content(self, result: object) -> Described:
+        """Return the output of a call that returned: as content, its size and its summary."""
+        if (stream := self.stream) is not None:
+            return Described(stream.output(), stream.size, stream.summary())
+        if (output := self.execution.notes.get("output")) is not None:
+            described: Described = output[1]
+            return described if self.captures else Described(None, described.size, "")
+        if self.captures:
+            return self.recorder.content.described(result)
+        return Described(None, values.size(result), "")
 
     def _begin(self, parent: Execution | None, ids: Ids) -> Execution:
         """Start the span and return the execution, in the parent's run or in one of its own."""
@@ -203,7 +225,7 @@ class ExecutionScope:
 
     def listen(self, kind: str) -> OutputStream:
         """Return the object that counts and summarises a generator's items."""
-        return OutputStream(kind, captures=self.captures)
+        return OutputStream(kind, self.copies)
 
     def closing(self, result: object, milliseconds: int) -> dict[str, Any] | None:
         """Return the event of a call that returned; `None` drops it."""
@@ -407,7 +429,13 @@ class ExecutionScope:
         seconds: float | None = None,
     ) -> None:
         envelope.record_all(
-            [event], self.execution, self.recorder, now_ns, closes_run=closes_run, seconds=seconds
+            [event],
+            self.execution,
+            self.recorder,
+            now_ns,
+            closes_run=closes_run,
+            seconds=seconds,
+            copied_by=self.recorder.privacy,
         )
 
 

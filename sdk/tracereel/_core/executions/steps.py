@@ -9,6 +9,7 @@ from tracereel._core.executions.calls import CallScope
 from tracereel._core.executions.output import OutputStream
 from tracereel._core.executions.scope import Spec
 from tracereel._redact import safe_access, values
+from tracereel._redact.content import ContentCopies
 
 
 class StepScope(CallScope):
@@ -31,20 +32,19 @@ class StepScope(CallScope):
             "confidence": self.execution.notes.get("confidence"),
             "input_summary": values.call_summary(self.arguments.pairs()) if self.captures else None,
             "output_summary": None,
+            "input": self.input_content(),
         }
 
     def told(self, event: dict[str, Any], result: object) -> None:
-        if self.stream is not None:
-            event["output_items"] = self.stream.items
-            event["output_summary"] = self.stream.summary() if self.captures else None
-        elif event["status"] == semconv.SUCCESS:
-            notes = self.execution.notes
-            if event["confidence"] is None:
-                found = notes.get("result") or self.recorder.results.read(result)
-                event["confidence"] = found.get("confidence")
-            if self.captures:
-                output = notes.get("output")
-                event["output_summary"] = output[1] if output else values.summary(result)
+        stream, succeeded = self.stream, event["status"] == semconv.SUCCESS
+        if stream is not None:
+            event["output_items"] = stream.items
+        if self.captures and (succeeded or stream is not None):
+            output = self.output_content(result)
+            event["output_summary"], event["output"] = output.summary, output.data
+        if stream is None and succeeded and event["confidence"] is None:
+            found = self.execution.notes.get("result") or self.recorder.results.read(result)
+            event["confidence"] = found.get("confidence")
 
 
 class RetrievalScope(CallScope):
@@ -77,13 +77,16 @@ class RetrievalScope(CallScope):
             "is_empty": None if count is None else count == 0,
             "degraded": degraded is True or note("degraded_reason") is not None,
             "degraded_reason": note("degraded_reason"),
+            "input": self.input_content(),
         }
 
     def listen(self, kind: str) -> OutputStream:
-        return _FoundDocuments(kind, captures=self.captures)
+        return _FoundDocuments(kind, self.copies)
 
     def told(self, event: dict[str, Any], result: object) -> None:
         stream, succeeded = self.stream, event["status"] == semconv.SUCCESS
+        if self.captures and (succeeded or stream is not None):
+            event["output"] = self.output_content(result).data
         found = execution_fields.listed(result) if stream is None and succeeded else None
         if event["documents"] is None:
             if isinstance(stream, _FoundDocuments):
@@ -108,10 +111,10 @@ class _FoundDocuments(OutputStream):
 
     __slots__ = ("_is_id", "documents")
 
-    def __init__(self, kind: str, *, captures: bool) -> None:
-        super().__init__(kind, captures=captures)
+    def __init__(self, kind: str, copies: ContentCopies | None) -> None:
+        super().__init__(kind, copies)
         self.documents: list[dict[str, Any]] = []
-        self._is_id = _may_be_shown(captures=captures)
+        self._is_id = _may_be_shown(captures=copies is not None)
 
     def add(self, item: Any) -> None:
         super().add(item)
