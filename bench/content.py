@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.tables import stored_bytes, stored_tables
 
 WORDS = 20_000
-"""Size of the vocabulary; the texts compress to about 60 %, so repetition is what can be saved."""
+"""Size of the vocabulary; the n-th word is 1/n as frequent as the first, as in natural language."""
 
 
 def texts(chars: int) -> Any:
@@ -40,7 +41,8 @@ def texts(chars: int) -> Any:
     source = random.Random(7)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(source.choices(letters, k=source.randint(2, 10))) for _ in range(WORDS)]
-    return lambda: " ".join(source.choices(words, k=chars // 7))
+    shares = list(accumulate(1 / number for number in range(1, WORDS + 1)))
+    return lambda: " ".join(source.choices(words, cum_weights=shares, k=chars // 7))
 
 
 @tracereel.traced_llm("model", provider="bench")

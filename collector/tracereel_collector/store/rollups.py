@@ -42,10 +42,10 @@ _TEXT_FIELDS = (
     *("arguments", "result", "content", "input_data", "output_data", "input", "output"),
 )
 """Fields of events that are searched."""
-_CONTENT_FIELDS = ("output_messages", "arguments", "result", "content", "input", "output")
-"""Fields of large content that are searched, beside the new messages of a model call."""
+_CONTENT_FIELDS = ("output_messages", "arguments", "result", "content", "output")
+"""Fields of large content that are searched, beside new messages and the ends of an input."""
 _MAX_BEGINNING = 2_000
-"""Maximum bytes of a conversation's beginning that are indexed with each of its calls."""
+"""Maximum bytes of the beginning of a conversation or input that are indexed with each call."""
 
 _SPAN_NAMES = (
     *("input.value", "output.value", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
@@ -227,7 +227,9 @@ FRAGMENTS: Final = {
         is_answer="JSONExtractString(m, 'role') IN ('assistant', 'model')"
         " OR JSONExtractString(m, 'type') = 'ai'",
         fields=", ".join(f"left(said.{field}, {MAX_TEXT})" for field in _CONTENT_FIELDS),
-        field_types=", ".join(f"{field} String" for field in ("input_messages", *_CONTENT_FIELDS)),
+        field_types=", ".join(
+            f"{field} String" for field in ("input_messages", "input", *_CONTENT_FIELDS)
+        ),
         max_beginning=_MAX_BEGINNING,
         max_text=MAX_TEXT,
     ),

@@ -12,6 +12,9 @@ FROM
             left(arrayStringConcat(arraySlice(asked, 1 + arrayLastIndex(m -> $is_answer, asked)), '\n'),
                 $max_text),
             left(said.input_messages, $max_beginning),
+            -- A state may hold the whole history too: the last question is at its end.
+            left(said.input, $max_beginning),
+            if(length(said.input) > $max_beginning, right(said.input, $max_beginning), ''),
             $fields) AS piece
     FROM
     (
