@@ -440,9 +440,13 @@ def test_a_run_is_played_and_shown_at_a_moment_in_the_terminal(asked):
     ("words", "status", "said"),
     [
         (("trace", "trc_client_unknown"), 1, "no events of trace"),
-        (("trace", "trc_client_0", "--step", "nope"), 1, "run 'trc_client_0' has no step 'nope'"),
+        (
+            ("trace", "trc_client_0", "--step", "nope"),
+            1,
+            "Step not found: 'nope' of run 'trc_client_0'",
+        ),
         (("diff", "trc_client_0", "trc_gone"), 1, "no events of trace 'trc_gone' at"),
-        (("sessions", "ses_unknown"), 1, "no session"),
+        (("sessions", "ses_unknown"), 1, "Session not found"),
         (("traces", "--since", "whenever"), 2, "whenever"),
         (("traces", "--min-cost-usd", "much"), 2, "--min-cost-usd: 'much' is not a number"),
         (("replay", "trc_client_0", "--play", "--speed", "-1"), 2, "--speed: '-1' is less than 0"),

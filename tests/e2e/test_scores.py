@@ -116,7 +116,7 @@ def test_scores_are_filtered_by_content_and_source(collector, post, trace_id):
     assert found(q="hur") == found(category="Rude") == found(q="' OR 1=1 --") == []
     assert found(author="ana", category="warm") == []
     answer = http("GET", f"{collector.url}/v1/scores?q=%22").json()
-    assert answer["error"]["message"] == "q: '\"' has no word to search for"
+    assert answer["error"]["message"] == "Invalid filter: q: '\"' has no word to search for"
 
 
 def test_a_long_list_is_read_in_pieces(collector, post, trace_id):
