@@ -332,7 +332,7 @@ COMMANDS = {
     "trace": (("trace", "trc_client_1"), ["booking", "parser", "LLMTimeoutError"]),
     "replay": (("replay", "trc_client_1"), ["parser", "failed after 40 ms"]),
     "agents": (("agents", *WINDOW), ["parser", "33.3%"]),
-    "agent": (("agents", "parser", *WINDOW), ["3 executions", "LLMTimeoutError 1"]),
+    "agent": (("agents", "parser", *WINDOW), ["3 calls", "LLMTimeoutError 1"]),
     "sessions": (("sessions", *WINDOW), ["ses_1"]),
     "session": (("sessions", "ses_1"), ["asked", "trc_client_2"]),
     "tail": (("tail", "-n", "4"), ["other", "failed"]),

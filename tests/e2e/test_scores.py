@@ -212,7 +212,7 @@ def test_tail_refuses_score_filters(collector):
         name = parameter.partition("=")[0]
         assert answer.status == 400, parameter
         assert answer.json()["error"]["message"].startswith(
-            f"{name}: records that were only now acknowledged have no scores"
+            f"Invalid filter: {name}: records that were only now acknowledged have no scores"
         )
         assert "GET /v1/traces" in answer.json()["error"]["hint"]
     others = http("GET", f"{collector.url}/v1/tail?nonsense=1").json()["error"]["message"]
