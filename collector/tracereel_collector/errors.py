@@ -32,6 +32,13 @@ class BadRequestError(PermanentError, status=400, code="bad_request"):
     """The body or a parameter is invalid."""
 
 
+class InvalidFilterError(BadRequestError):
+    """A filter or a time window of a query is invalid."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"Invalid filter: {message}", hint=hint)
+
+
 class UnauthorizedError(PermanentError, status=401, code="unauthorized"):
     """The key is missing or unknown."""
 

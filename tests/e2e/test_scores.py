@@ -116,7 +116,7 @@ def test_scores_are_filtered_by_content_and_source(collector, post, trace_id):
     assert found(q="hur") == found(category="Rude") == found(q="' OR 1=1 --") == []
     assert found(author="ana", category="warm") == []
     answer = http("GET", f"{collector.url}/v1/scores?q=%22").json()
-    assert answer["error"]["message"] == "q: '\"' has no word to search for"
+    assert answer["error"]["message"] == "Invalid filter: q: '\"' has no word to search for"
 
 
 def test_a_long_list_is_read_in_pieces(collector, post, trace_id):
@@ -212,7 +212,7 @@ def test_tail_refuses_score_filters(collector):
         name = parameter.partition("=")[0]
         assert answer.status == 400, parameter
         assert answer.json()["error"]["message"].startswith(
-            f"{name}: records that were only now acknowledged have no scores"
+            f"Invalid filter: {name}: records that were only now acknowledged have no scores"
         )
         assert "GET /v1/traces" in answer.json()["error"]["hint"]
     others = http("GET", f"{collector.url}/v1/tail?nonsense=1").json()["error"]["message"]

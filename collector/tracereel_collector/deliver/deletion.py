@@ -66,7 +66,7 @@ class Deletion:
             marks = _marks_of([trace_id])
             known = runs_of(self.store, tenant, [trace_id])
             if not self._is_known(tenant, marks, found=bool(count_rows(self.store, known))):
-                raise UnknownResourceError(f"there is no trace {trace_id!r}")
+                raise UnknownResourceError(f"Run not found: {trace_id!r}")
             self.audit.act("trace.deletion", tenant=tenant, by=by, trace_id=trace_id)
             rows, aside = self._remove(tenant, [trace_id], marks)
             self.audit.act(
@@ -87,7 +87,7 @@ class Deletion:
             done: set[str] = set()
             ids = traces_of_user(self.store, tenant, user_id, done=done)
             if not self._is_known(tenant, marks, found=bool(ids)):
-                raise UnknownResourceError(f"there is nothing of the user {user_id!r}")
+                raise UnknownResourceError(f"User not found: {user_id!r}")
             self.audit.act("user.deletion", tenant=tenant, by=by, user_digest=digest)
             self._settle(tenant, marks)
             rows: Counter[str] = Counter()

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import Query
 from pydantic import BaseModel, ValidationError
 
-from tracereel_collector.errors import BadRequestError, TooLargeError
+from tracereel_collector.errors import BadRequestError, InvalidFilterError, TooLargeError
 from tracereel_collector.query.filters import WIDEST
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -43,7 +43,7 @@ def ranges(
 def check_range(low: float | None, high: float | None, *, names: tuple[str, str]) -> None:
     """Refuse an empty range, whose empty result would be misleading."""
     if low is not None and high is not None and low > high:
-        raise BadRequestError(
+        raise InvalidFilterError(
             f"{names[0]}: {low:.15g} is above {names[1]}: {high:.15g}; expected at most that"
         )
 
@@ -54,7 +54,7 @@ def attribute_pairs(given: Iterable[str] | None) -> tuple[tuple[str, str], ...]:
     for text in given or ():
         key, sign, value = text.partition("=")
         if not sign or not key:
-            raise BadRequestError(f"attribute: {text[:80]!r} has no value; expected key=value")
+            raise InvalidFilterError(f"attribute: {text[:80]!r} has no value; expected key=value")
         pairs.append((key, value))
     return tuple(pairs)
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.errors import InvalidFilterError
 from tracereel_collector.http.dependencies import caller_of, parts_of
 from tracereel_collector.http.parameters import Number, attribute_pairs, ranges
 from tracereel_collector.http.scoped_router import ScopedRouter
@@ -104,7 +104,7 @@ async def get_tail(
 def _refuse_scores(given: dict[str, object]) -> None:
     for name in _OF_SCORES:
         if given[name] is not None:
-            raise BadRequestError(
+            raise InvalidFilterError(
                 f"{name}: records that were only now acknowledged have no scores yet;"
                 " expected the other filters of the search",
                 hint="GET /v1/traces finds runs by their scores",
@@ -117,7 +117,7 @@ def _refuse_types(names: Iterable[str]) -> None:
         whole = name in _TYPES or name.startswith(CUSTOM_PREFIX)
         beginning = name.endswith(".") and any(each.startswith(name) for each in _TYPES)
         if not whole and not beginning:
-            raise BadRequestError(
+            raise InvalidFilterError(
                 f"type: {name!r} is none; expected one of {', '.join(_TYPES)}, one that begins with"
                 f" {CUSTOM_PREFIX!r}, or a beginning up to a dot"
             )

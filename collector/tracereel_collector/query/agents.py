@@ -237,7 +237,7 @@ class Agents:
             fmt="TabSeparated",
         )
         if not known:
-            raise UnknownResourceError(f"no agent {agent!r}", hint="see GET /v1/agents")
+            raise UnknownResourceError(f"Agent not found: {agent!r}", hint="see GET /v1/agents")
 
 
 def _window(grid: _Grid) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tracereel._redact.event_redaction import owner_forms
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.errors import InvalidFilterError
 from tracereel_collector.query.costs import COST
 from tracereel_collector.query.run.tree import STALE_SECONDS
 from tracereel_collector.store.dialects.own import attributes_with
@@ -175,12 +175,12 @@ def as_sql(filters: TraceFilters, **parameters: Any) -> FilterSql:
     """Return the SQL of filters; `parameters` are bound in addition.
 
     Raises:
-        BadRequestError: a filter is unknown, has too many values, or its text has no word.
+        InvalidFilterError: a filter is unknown, has too many values, or its text has no word.
     """
     made = FilterSql(parameters=parameters)
     for kind, values in filters.tags.items():
         if kind not in TAG_KINDS:
-            raise BadRequestError(
+            raise InvalidFilterError(
                 f"{kind} is not searched by; expected one of {', '.join(TAG_KINDS)}"
             )
         _few(kind, values)
@@ -217,11 +217,11 @@ def words_of(text: str) -> list[str]:
     """Return the words of a text in lower case, without duplicates.
 
     Raises:
-        BadRequestError: the text has no word, or too many.
+        InvalidFilterError: the text has no word, or too many.
     """
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
     if text.strip() and not words:
-        raise BadRequestError(f"q: {text[:80]!r} has no word to search for")
+        raise InvalidFilterError(f"q: {text[:80]!r} has no word to search for")
     _few("q", words, MAX_WORDS)
     return words
 
@@ -230,7 +230,7 @@ def _add_text(made: FilterSql, text: str) -> None:
     phrases = [phrase for phrase in _PHRASE.findall(text) if _WORD.search(phrase)]
     words = [word.lower() for word in _WORD.findall(_PHRASE.sub(" ", text))]
     if text.strip() and not (phrases or words):
-        raise BadRequestError(f"q: {text[:80]!r} has no word to search for")
+        raise InvalidFilterError(f"q: {text[:80]!r} has no word to search for")
     _few("q", (*words, *phrases), MAX_WORDS)
     for number, word in enumerate(dict.fromkeys(words)):
         name = f"word_{number}"
@@ -297,4 +297,4 @@ _WITH_ATTRIBUTE = """SELECT trace_id FROM agent_events
 def _few(name: str, values: Iterable[object], most: int = MAX_VALUES) -> None:
     count = len(tuple(values))
     if count > most:
-        raise BadRequestError(f"{name}: {count} values at once; expected at most {most}")
+        raise InvalidFilterError(f"{name}: {count} values at once; expected at most {most}")

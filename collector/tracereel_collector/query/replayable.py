@@ -120,7 +120,9 @@ class ReplayableRun:
         if tape is None and not notes.replays and not notes.damage:
             asked = {"tenant": tenant, "trace_id": trace_id}
             if not self.store.select(query("run_exists"), asked, fmt="TabSeparated"):
-                raise UnknownResourceError(f"no run {trace_id!r}", hint="see GET /v1/traces")
+                raise UnknownResourceError(
+                    f"Run not found: {trace_id!r}", hint="see GET /v1/traces"
+                )
         first = self._first_ancestor(tenant, trace_id, known)
         family = self._tree(tenant, first, known)
         header = tape.header if tape is not None else {}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from tracereel._runtime.clock import otel_trace_id
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.errors import InvalidFilterError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.costs import Costs, Prices
 from tracereel_collector.query.counting import (
@@ -167,7 +167,7 @@ class Search:
             )
             condition = as_sql(alone.filters, tenant=tenant)
             if not self._places(alone, condition, reach, None, question.window.start):
-                raise BadRequestError(
+                raise InvalidFilterError(
                     f"status: no run of this time has {status[:40]!r};"
                     f" expected one of {', '.join(STATUSES)}"
                 )

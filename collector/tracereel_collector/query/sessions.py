@@ -168,7 +168,9 @@ class Sessions:
         rows = read_rows(self.store, query("session_runs"), tuple[str, int], tenant=tenant, **given)
         starts = dict(rows)
         if not starts:
-            raise UnknownResourceError(f"no session {session_id!r}", hint="see GET /v1/sessions")
+            raise UnknownResourceError(
+                f"Session not found: {session_id!r}", hint="see GET /v1/sessions"
+            )
         shown = dict(list(starts.items())[:MAX_TURNS])
         turns = self.search.by_ids(tenant, shown)
         steps = self._steps(tenant, turns)

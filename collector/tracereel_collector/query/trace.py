@@ -109,7 +109,7 @@ def _step(analysis: Analysis, step_id: str) -> RunStep:
         if step.id == step_id:
             return step
     raise StepNotFoundError(
-        f"run {analysis.run.trace_id!r} has no step {step_id[:80]!r}",
+        f"Step not found: {step_id[:80]!r} of run {analysis.run.trace_id!r}",
         hint="see `id` of its steps; ?attempts=all has all of them",
     )
 

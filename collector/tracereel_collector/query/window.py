@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tracereel._runtime.clock import rfc3339
-from tracereel_collector.errors import BadRequestError
+from tracereel_collector.errors import InvalidFilterError
 
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
@@ -40,14 +40,14 @@ def parse_window(
     """Parse a window; without a start, it covers `default` nanoseconds up to its end.
 
     Raises:
-        BadRequestError: a time is malformed, or the end is not after the start.
+        InvalidFilterError: a time is malformed, or the end is not after the start.
     """
     until = None if end is None else _moment(names[1], end, now)
     since = None if start is None else _moment(names[0], start, now)
     if since is None and default is not None:
         since = (now if until is None else until) - default
     if since is not None and until is not None and until <= since:
-        raise BadRequestError(f"{names[1]}: {end!r} is not after {names[0]}: {start!r}")
+        raise InvalidFilterError(f"{names[1]}: {end!r} is not after {names[0]}: {start!r}")
     return Window(start=since, end=until)
 
 
@@ -57,7 +57,7 @@ def _moment(name: str, text: str, now: int) -> int:
     try:
         moment = parse_time(text)
     except (ValueError, OverflowError) as error:
-        raise BadRequestError(
+        raise InvalidFilterError(
             f"{name}: {text[:40]!r} is no moment; expected 2026-11-16T02:00:00Z,"
             " or how long ago: 90m, 24h, 7d"
         ) from error

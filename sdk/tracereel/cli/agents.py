@@ -24,7 +24,7 @@ _BAD: Final = 0.1
 """Error rate from which on it is shown in red."""
 _COLUMNS: Final = (
     TableColumn("agent", needed=9, least=16),
-    TableColumn("runs", right=True, least=9, needed=8),
+    TableColumn("calls", right=True, least=9, needed=8),
     TableColumn("per min", right=True, least=9, needed=2),
     TableColumn("failed", right=True, least=9, needed=7),
     TableColumn("errors", right=True, least=9, needed=7),
@@ -97,7 +97,7 @@ def _about(agent: Agent) -> list[tuple[str, str]]:
         if number(agent.latency, f"{name}_ms") is not None
     ]
     ended = [
-        count(agent.executions, "execution", "executions"),
+        count(agent.executions, "call", "calls"),
         some(agent.failed, "failed", "failed"),
         some(agent.cancelled, "cancelled", "cancelled"),
         f"{agent.error_rate:.1%} errors" if agent.error_rate else "",
@@ -113,11 +113,11 @@ def _about(agent: Agent) -> list[tuple[str, str]]:
     ]
     return [
         ("agent", agent.agent),
-        ("executed", joined(ended)),
+        ("calls", joined(ended)),
         ("retries", joined(again)),
         ("latency", joined(latency)),
         ("confidence", _share(agent.confidence)),
-        ("calls", joined(calls)),
+        ("inside", joined(calls)),
         ("used", joined([tokens(agent.tokens), money(agent.cost_usd)])),
         ("errors", _counted(agent.errors)),
         ("models", _counted(agent.models)),

@@ -71,7 +71,7 @@ def add_filters(parser: argparse.ArgumentParser, **other_help: str) -> None:
 
 def add_run_filters(parser: argparse.ArgumentParser) -> None:
     """Add the filters that only apply to whole runs."""
-    chosen = parser.add_argument_group("filters by what went wrong")
+    chosen = parser.add_argument_group("filters by problems")
     for name in _LEAST:
         _add_figure(chosen, f"min_{name}", f"At least so many {name}.")
     scored = parser.add_argument_group("filters by scores of a run or its steps")

@@ -101,14 +101,14 @@ def reachable(
         away = isinstance(error, CollectorUnavailableError)
         hint = f"{start_hint(client.endpoint)}, or " if away else ""
         advice = f"{hint}set TRACEREEL_ENDPOINT"
-        yield Check("reachable", "collector", "fail", str(error), advice)
+        yield Check("reachable", "collector", "fail", f"unreachable: {error}", advice)
         return
     said = _shown_body(health)
     if health.status != 200:
         advice = "is this the address of a tracereel collector?"
-        yield Check("reachable", "collector", "fail", f"/healthz: {said}", advice)
+        yield Check("reachable", "collector", "fail", f"unhealthy: {said}", advice)
         return
-    yield Check("reachable", "collector", "ok", f"{client.endpoint}: {said}")
+    yield Check("reachable", "collector", "ok", f"healthy: {client.endpoint}, {said}")
     yield from _version_agrees(health, installed)
     yield from _ready(client)
     yield from _key(client, events_wait=events_wait)

@@ -45,7 +45,7 @@ def render(diff: Diff, terminal: Terminal) -> Iterator[str]:
         ("a", joined([text(diff.a, "trace_id"), text(diff.a, "state")])),
         ("b", joined([text(diff.b, "trace_id"), text(diff.b, "state")])),
         ("fork", _fork(diff.fork)),
-        ("took", _changed(totals.get("duration_ms", {}), duration)),
+        ("duration", _changed(totals.get("duration_ms", {}), duration)),
         ("tokens", _changed(totals.get("tokens", {}), lambda value: f"{value:,.0f}")),
         ("cost", _changed(totals.get("cost_usd", {}), money)),
         ("wasted", _changed(totals.get("wasted_ms", {}), duration)),

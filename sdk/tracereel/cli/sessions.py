@@ -27,7 +27,7 @@ _COLUMNS: Final = (
     TableColumn("user", needed=4, least=8),
     TableColumn("tokens", right=True, least=9, needed=2),
     TableColumn("cost", right=True, least=9, needed=5),
-    TableColumn("began with", needed=3, least=12),
+    TableColumn("first prompt", needed=3, least=12),
     TableColumn("session", needed=9, least=24),
 )
 

@@ -102,7 +102,7 @@ def _header(trace: Trace) -> Iterator[tuple[str, str]]:
     yield "state", joined([trace.state or "", text(summary, "pipeline_type")])
     yield "started", moment(trace.time)
     took = number(summary, "duration_ms")
-    yield "took", duration(number(summary, "total_time_ms") if took is None else took)
+    yield "duration", duration(number(summary, "total_time_ms") if took is None else took)
     yield "session", trace.session_id or ""
     yield "user", trace.user_id or ""
     yield "parent", trace.parent_trace_id or ""

@@ -34,14 +34,14 @@ STATUS_STYLES: Final = {
 _COLUMNS: Final = (
     TableColumn("started", needed=6, least=19),
     TableColumn("status", needed=8, least=9),
-    TableColumn("took", right=True, needed=7, least=9),
-    TableColumn("run", needed=5, least=6),
+    TableColumn("duration", right=True, needed=7, least=9),
+    TableColumn("name", needed=5, least=6),
     TableColumn("agents", needed=3, least=8),
     TableColumn("errors", right=True, least=9, needed=5),
     TableColumn("retries", right=True, least=9, needed=2),
     TableColumn("tokens", right=True, least=9, needed=2),
     TableColumn("cost", right=True, least=9, needed=4),
-    TableColumn("asked for", needed=1, least=12),
+    TableColumn("prompt", needed=1, least=12),
     TableColumn("trace", needed=9, least=40),
 )
 

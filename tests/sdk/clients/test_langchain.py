@@ -20,13 +20,12 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.func import entrypoint
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
 from tests.sdk.clients.reading import LLM, MESSAGES, RETRY, STEP, only_call, told
 from tests.sdk.clients.standin import BROKEN
-from tracereel import current_execution, record_decision, traced_agent, traced_pipeline
+from tracereel import current_execution, record_decision, traced_agent
 from tracereel.integrations import langgraph
 from tracereel.integrations.langchain import TracereelHandler, instrument, uninstrument
 from tracereel.integrations.openai import instrument as instrument_openai
@@ -370,37 +369,6 @@ def test_a_graph_in_a_graph_is_an_agent_of_its_own(model, config, events):
     (step,) = by_name(events, "route")
     assert inner["parent_span_id"] == step["span_id"]
     assert only_call(events)["agent_name"] == "specialist"
-
-
-def compiled(_model):
-    return StateGraph(State).add_node("look", lambda state: state).add_edge(START, "look").compile()
-
-
-def entrypoint_of(_model):
-    return entrypoint()(lambda state: state)
-
-
-@pytest.mark.parametrize("way", ["callbacks", "wrap", "with_config"])
-@pytest.mark.parametrize(
-    "graph", [lambda model: create_agent(model, [], name="forecaster"), compiled, entrypoint_of]
-)
-def test_a_graph_inside_of_a_pipeline_is_an_agent(model, config, events, graph, way):
-    made = graph(model)
-    given = {"city": "Lima", "messages": [{"role": "user", "content": "Weather?"}]}
-    if way == "wrap":
-        made, config = langgraph.wrap(made), None
-    elif way == "with_config":
-        made = made.with_config({"metadata": {"team": "weather"}, "run_name": "renamed"})
-
-    with traced_pipeline("booking"):
-        made.invoke(given, config)
-
-    (agent,) = events.get_events(DONE)
-    (pipeline,) = events.get_events("agent.pipeline.completed")
-    assert agent["agent_name"] in ("forecaster", "LangGraph", "renamed")
-    assert agent["parent_span_id"] == pipeline["span_id"]
-    assert {step["step_type"] for step in events.get_events(STEP)} == {"node"}
-    assert pipeline["agents_succeeded"] == 1
 
 
 def test_everything_is_recorded_between_instrument_and_uninstrument(model, config, events):

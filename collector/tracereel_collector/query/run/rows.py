@@ -197,7 +197,7 @@ class RunReader:
             del span_events[MAX_EVENTS:]
         if not events and not spans:
             raise UnknownResourceError(
-                f"no event of trace {trace_id!r}",
+                f"Run not found: {trace_id!r}",
                 hint="events appear within a second of their acknowledgement",
             )
         if whole and content:
