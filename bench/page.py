@@ -1,6 +1,6 @@
-"""Measure the page: a run of 30,000 events opened and scrolled, and live events.
+"""Measure the page: its files, a long conversation, a run of 30,000 events, and live events.
 
-    python bench/page.py [--opens 3] [--live-seconds 10] [--rate 1000]
+    python bench/page.py [--opens 3] [--live-seconds 10] [--rate 1000] [--messages 200]
 
 Uses Chromium (Debian's package) with a real collector. The browser counts long tasks (50 ms and more)
 and frame gaps (time between two frames).
@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from bench.conversation import record
 from bench.load import event
 from bench.query import LONG_RUN, Filler, engine_client
 from tests.support.browser import CHROMIUM
@@ -46,6 +48,27 @@ ANSWER = """() => {
   const each = performance.getEntriesByType("resource").find(({ name }) => name.includes("outline_above"));
   return [each.startTime, each.responseEnd, each.decodedBodySize / 1e6];
 }"""
+CLICK = """(row) => new Promise((done) => {
+  const began = performance.now();
+  const watch = new MutationObserver(() => {
+    if (!document.querySelector(".conversation .message")) return;
+    watch.disconnect();
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
+  });
+  watch.observe(document.body, { childList: true, subtree: true });
+  row.click();
+})"""
+"""Clicks a step; returns the milliseconds until its first message is painted."""
+DRAWN = """async (messages) => {
+  const began = performance.now();
+  const isDrawn = () => document.querySelectorAll(".conversation .message").length >= messages
+    && !document.querySelector(".conversation .md.coming");
+  while (!isDrawn()) await new Promise(requestAnimationFrame);
+  return performance.now() - began;
+}"""
+LOADED = """() => ["resource", "navigation"].flatMap((type) => performance.getEntriesByType(type))
+  .filter(({ name }) => !name.includes("/v1/") && !name.endsWith("/readyz"))
+  .map((each) => [each.encodedBodySize, each.decodedBodySize])"""
 BATCH = 50
 
 
@@ -82,6 +105,33 @@ def long_run(page: Page, url: str) -> None:
     page.keyboard.press("e")
     page.get_by_text("30,000 events").wait_for(timeout=120_000)
     told(page, f"  all events in {time.perf_counter() - began:.1f} s")
+
+
+def page_load(page: Page, url: str) -> None:
+    """Print what a browser without any file asks for."""
+    page.goto(f"{url}/#/runs")
+    page.locator("#health.good").wait_for()
+    page.wait_for_load_state("load")
+    files = page.evaluate(LOADED)
+    sent, whole = (sum(each[at] for each in files) / 1e3 for at in (0, 1))
+    print(f"the page loads in {len(files)} requests, {sent:.0f} kB compressed, {whole:.0f} kB")
+
+
+def conversation(browser: Browser, url: str, trace_id: str, *, messages: int) -> None:
+    """Open a model call with many messages, all of them new, in a browser that has the page."""
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page.add_init_script(WATCH)
+    page_load(page, url)
+    page.goto(f"{url}/#/run/{trace_id}")
+    row = page.locator('.step-row[aria-label*="model call"]').first
+    row.wait_for()
+    page.get_by_role("tab", name=re.compile(r"Events \d")).wait_for()
+    page.evaluate("[tasks.splice(0), gaps.splice(0)]")
+    shown = row.evaluate(CLICK)
+    drawn = page.evaluate(DRAWN, messages * 3 // 4)
+    print(f"a model call with {messages} messages: first content {shown:.0f} ms after the click")
+    told(page, f"  all of it {shown + drawn:.0f} ms")
+    page.context.close()
 
 
 def send(url: str, rate: int, until: float, sent: list[int]) -> None:
@@ -127,6 +177,7 @@ def main() -> None:
     parser.add_argument("--opens", type=int, default=3)
     parser.add_argument("--live-seconds", type=float, default=10)
     parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--messages", type=int, default=200)
     args = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="tracereel-bench-") as folder,
@@ -134,6 +185,7 @@ def main() -> None:
     ):
         collector = CollectorProcess(Path(folder)).start()
         try:
+            trace_id = record(collector.url, Path(folder) / "spool", messages=args.messages)
             client = engine_client(collector)
             Filler(client, 1).long_run()
             client.close()
@@ -141,6 +193,8 @@ def main() -> None:
                 executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
             )
             print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+            for _ in range(args.opens):
+                conversation(browser, collector.url, trace_id, messages=args.messages)
             for number in range(args.opens + 1):
                 context = browser.new_context(viewport={"width": 1440, "height": 900})
                 page = context.new_page()

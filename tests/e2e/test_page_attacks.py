@@ -181,13 +181,16 @@ def test_run_of_attacks_is_shown_as_text(visit, runs, attack):
 
 
 def read_everything(page):
-    """Every step with its raw JSON, and every event, is shown as text only."""
+    """Every step in every form, and every event, is shown as text only."""
     expect(page.locator(".step-row").first).to_be_visible()
     for row in range(page.locator(".step-row").count()):
         page.locator(".step-row").nth(row).click()
-        if row == 0:  # unfolded sections stay unfolded from step to step
-            page.locator(".block summary").last.click()
-        expect(page.locator(".block pre").last).to_contain_text("{")
+        for form in ("JSON", "Raw"):
+            page.get_by_role("button", name=form, exact=True).click()
+            expect(page.locator(".content-body :is(.tree, .written)").first).to_be_visible()
+        page.locator(".content-modes button").first.click()
+        expect(page.locator(".content-body .md.coming")).to_have_count(0)
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     page.keyboard.press("e")
     expect(page.locator(".event-row").first).to_be_visible()
     page.keyboard.press("r")

@@ -125,7 +125,7 @@ def test_the_row_that_is_tapped_is_the_one_that_opens(phone, long_run, row_of):
     page.touchscreen.tap(*middle(wanted))
     expect(page.locator(".details h2")).to_have_text(f"tool_{row_of + 1}")
     expect(page.locator(".step-row.selected")).to_have_count(1)
-    expect(page.locator(".panel-body")).to_contain_text(f'"nth": {row_of + 1}')
+    expect(page.locator(".panel-body")).to_contain_text(f"nth: {row_of + 1}")
 
 
 def test_a_link_and_keys_lead_to_rows_far_down_for_fingers_too(phone, long_run):

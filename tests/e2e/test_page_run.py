@@ -62,8 +62,9 @@ def test_a_step_shows_what_went_in_what_came_out_and_why(visit, seeded):
     expect(panel.locator(".candidates .won")).to_contain_text("Lima")
     expect(panel.locator(".candidates li")).to_have_count(3)
     assert "step=" in page.url
-    panel.get_by_text("Raw JSON").click()
-    expect(panel.locator("pre").last).to_contain_text('"decision_id"')
+    panel.get_by_role("button", name="Raw", exact=True).click()
+    expect(panel.locator(".content pre")).to_contain_text('"decision_id"')
+    panel.get_by_role("button", name="Values").click()
     steps(page).filter(has_text="pricing_agent #1").click()
     expect(panel.locator(".notice")).to_contain_text("RateLimitError")
     expect(panel.locator(".notice").get_by_text("Traceback")).to_be_visible()
@@ -221,11 +222,13 @@ def test_running_run_grows_live(visit, seeded, collector, trace_id):
     expect(page.locator(".run-title .badge").first).to_contain_text("running")
 
     steps(page).filter(has_text="first").click()
-    raw = page.locator(".panel-body").get_by_text("Raw JSON")
-    raw.click()
+    page.get_by_role("button", name="Raw", exact=True).click()
+    raw = page.locator(".content pre")
+    expect(raw).to_contain_text('"tool_name": "first"')
+    raw.evaluate("each => { each.marked = true; }")
     collector.post_events([tool(trace_id, "second", 0)])
     expect(steps(page)).to_have_count(3)
-    expect(page.locator(".panel-body pre").last).to_contain_text('"tool_name": "first"')
+    assert raw.evaluate("each => each.marked"), "the step was drawn again under its reader"
     collector.post_events([ended(trace_id)])
     expect(page.locator(".run-title .badge").first).to_contain_text("success")
 
@@ -312,7 +315,7 @@ def test_of_a_long_run_only_what_can_be_seen_is_in_the_document(visit, collector
 
     # Step details and events are fetched when they are opened.
     last.click()
-    expect(page.locator(".panel-body")).to_contain_text(f'"nth": {many - 1}')
+    expect(page.locator(".panel-body")).to_contain_text(f"nth: {many - 1}")
     page.keyboard.press("e")
     expect(page.locator(".event-kinds")).to_contain_text(f"{many + 2:,} events")
     page.locator(".event-rows").evaluate("rows => rows.scrollTo(0, 0)")

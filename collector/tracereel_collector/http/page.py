@@ -28,12 +28,14 @@ _TYPES: Final = {
     "svg": "image/svg+xml",
 }
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
-    " frame-ancestors 'none'; object-src 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none';"
+    " form-action 'self'; frame-ancestors 'none'; object-src 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Vary": "Accept-Encoding",
 }
+_ENTRIES: Final = ("content/lexer_worker.js", "app.js")
+"""Modules that are joined with those they import; workers before the module that starts them."""
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _LINKED: Final = re.compile(r'(?<=(?:src|ref)=")/web/([^"]+)(?=")')
 
@@ -60,7 +62,8 @@ def _served() -> dict[str, str]:
     def address(path: str) -> str:
         return f"{_digest(files[path])}/{path}"
 
-    files["app.js"] = join_modules(files, "app.js", lambda path: f"/web/{address(path)}")
+    for entry in _ENTRIES:
+        files[entry] = join_modules(files, entry, lambda path: f"/web/{address(path)}")
     files["style/page.css"] = join_styles(files, "style/page.css")
     pages = {path: text for path, text in files.items() if path.endswith(".html")}
     linked = {

@@ -15,6 +15,7 @@ VENDOR: Final = "vendor/"
 
 _IMPORT: Final = re.compile(r'^import (?:([^"\'`;]*?) from )?"(\.[^"\n]*)";$', re.MULTILINE)
 _LAZY: Final = re.compile(r'\bimport\("(\.[^"\n]*)"\)')
+_WORKER: Final = re.compile(r'\bnew Worker\("(\.[^"\n]*)"')
 _EXPORT: Final = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
 _LIST: Final = re.compile(r"^(?:.*;)?(export ?\{([^{}]*)\};)$", re.MULTILINE)
 _OTHER: Final = re.compile(r"^(?:import ?(?:[{*\"']|\w+(?:,| from\b))|export\b).*$", re.MULTILINE)
@@ -80,6 +81,7 @@ class _Joined:
         # After the imports, as a lazy import may lead back to this module.
         name = self._names[path] = f"module{len(self._names)}"
         body = _LAZY.sub(lambda found: self._lazily(path, found), body)
+        body = _WORKER.sub(lambda found: self._worker(path, found), body)
         self._functions.append(
             f"// {path}\nconst {name} = once(() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}});\n"
         )
@@ -101,6 +103,10 @@ class _Joined:
         if wanted.startswith(VENDOR):
             return f'import("{self._address(wanted)}")'
         return f"Promise.resolve().then({self._add(wanted)})"
+
+    def _worker(self, path: str, found: re.Match[str]) -> str:
+        """Return the start of a worker, which is a file of its own."""
+        return f'new Worker("{self._address(_resolve(path, found[1]))}"'
 
 
 def _resolve(path: str, wanted: str) -> str:

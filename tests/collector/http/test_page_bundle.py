@@ -55,6 +55,14 @@ def test_the_joined_file_does_what_the_modules_do(tmp_path):
     assert printed("joined.js") == printed("app.js") == '[2,8,2,"effect",5,16]\n'
 
 
+def test_a_worker_is_a_file_of_its_own():
+    files = {"content/lexer.js": 'const made = new Worker("./reader.js", { type: "module" });\n'}
+
+    joined = join_modules(files, "content/lexer.js", lambda path: f"/web/0/{path}")
+
+    assert 'new Worker("/web/0/content/reader.js", { type: "module" })' in joined
+
+
 def test_a_vendored_file_that_is_imported_lazily_stays_a_file_of_its_own():
     files = {"app.js": 'import("./vendor/lib.js");\n', "vendor/lib.js": MODULES["vendor/lib.js"]}
 

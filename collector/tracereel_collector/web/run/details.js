@@ -1,34 +1,11 @@
-// Details of one step: input, output, reasoning, decisions, error.
+// Details of one step: figures, content, reasoning, decisions, error, scores.
 
-import { button, copyButton, h } from "../shell/elements.js";
-import { agentName, badge } from "../shell/pieces.js";
-import { NONE, confidence, cost, count, duration, kindName, laidOut, plain } from "../shell/words.js";
-
-const LONG = 6_000;
-/** Characters of a text that the collector sends with a step, at most. */
-const CUT = 2_000;
-
-export function block(title, value, { open = true } = {}) {
-  if (value == null || value === "" || (Array.isArray(value) && !value.length)) return null;
-  const text = laidOut(value);
-  const pre = h("pre", { class: "value", tabindex: "0" }, text.slice(0, LONG));
-  const rest =
-    text.length > LONG &&
-    button(
-      `Show all ${count(text.length)} characters`,
-      (event) => {
-        pre.textContent = text;
-        event.target.remove();
-      },
-      { class: "small" },
-    );
-  return folding(h("details", { open }, h("summary", {}, h("h3", {}, title)), pre, rest), title, text);
-}
-
-/** The copy button is beside the title, because a summary cannot contain a button. */
-function folding(details, title, text) {
-  return h("div", { class: "block" }, details, copyButton(text, "Copy", title));
-}
+import { block, folding } from "../content/block.js";
+import { ScoreBox, scoreButton } from "../content/scores.js";
+import { ContentView } from "../content/view.js";
+import { button, h } from "../shell/elements.js";
+import { agentName, badge, replace } from "../shell/pieces.js";
+import { NONE, confidence, cost, count, duration, kindName, plain } from "../shell/words.js";
 
 function fields(pairs) {
   return h(
@@ -131,125 +108,150 @@ function failureOf(step, stack) {
       category && h("span", { class: "quiet" }, ` ${plain(category)}`),
       h("pre", {}, plain(message ?? "")),
       stack &&
-        folding(
-          h(
-            "details",
-            { open: true },
-            h("summary", {}, h("h3", {}, "Stack trace")),
-            h("pre", { class: "value", tabindex: "0" }, plain(stack)),
-          ),
-          "Stack trace",
-          stack,
-        ),
+        folding("Stack trace", h("pre", { class: "value", tabindex: "0" }, plain(stack)), { copied: plain(stack) }),
     ),
   );
 }
 
-/** Event fields that hold input and output, in the collector's order of precedence. */
-const GIVEN = ["arguments", "input_messages", "query", "user_prompt", "input_data", "input_summary"];
-const MADE = [
-  "result",
-  "output_messages",
-  "documents",
-  "output_data",
-  "output_summary",
-  "result_summary",
-  "fallback_output_summary",
-];
+/** Tokens with the parts that are known of them. */
+function tokensOf(step, usage) {
+  const input = usage.input ?? step.prompt_tokens;
+  const output = usage.output ?? step.completion_tokens;
+  const total = step.tokens ?? usage.total ?? (input != null && output != null ? input + output : null);
+  if (total == null) return null;
+  return [count(total), input != null && ` (${count(input)} in, ${count(output)} out)`];
+}
 
-/** A step has the beginning of a long text; its events have all of it. */
-function whole(text, entries, names) {
-  if (typeof text !== "string" || text.length < CUT) return text;
-  for (const { details } of entries) {
-    const found = names.map((name) => details[name]).find((each) => each != null && each !== "");
-    const all = typeof found === "string" ? found : JSON.stringify(found ?? "");
-    if (all.length > text.length) return all;
+/**
+ * Figures of a step; those of a model call come with its content.
+ * @param {any} step
+ * @param {import("../content/model.js").Content | null} content
+ */
+function figuresOf(step, content) {
+  const call = content?.kind === "model" ? content : null;
+  const usage = call?.usage ?? {};
+  const model = [call?.provider ?? step.provider, call?.model ?? step.model].filter(Boolean).join(" / ");
+  return fields([
+    ["Kind", kindName(step.kind)],
+    ["Agent", step.agent && agentName(step.agent)],
+    ["Began", `+${duration(step.begin)}`, "After the beginning of the run"],
+    ["Took", step.open ? "not ended" : duration(step.duration_ms)],
+    [
+      "Reported",
+      step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2
+        ? duration(step.reported_duration_ms)
+        : null,
+      "Duration that the step itself reported",
+    ],
+    ["Model", plain(model)],
+    ["Tokens", tokensOf(step, usage)],
+    [
+      "Cached",
+      usage.cache_read != null ? count(usage.cache_read) : null,
+      "Input tokens read from the provider's cache",
+    ],
+    [
+      "Cache writes",
+      usage.cache_write ? count(usage.cache_write) : null,
+      "Input tokens written to the provider's cache",
+    ],
+    ["Reasoning", usage.reasoning != null ? count(usage.reasoning) : null, "Output tokens that were thinking"],
+    ["Cost", step.cost_usd != null ? cost(step.cost_usd) : null, "With all steps below it"],
+    ["Confidence", confidence(step.confidence)],
+    ["First token", call?.first_token_ms != null ? duration(call.first_token_ms) : null],
+    ["Tokens a second", call?.tokens_per_second != null ? call.tokens_per_second.toFixed(1) : null],
+    ["Finish reason", plain(call?.finish_reason ?? "")],
+    ["Outcome", plain(step.outcome ?? "")],
+    ["Service", plain(step.service ?? "")],
+    ["Source", step.source === "events" ? null : step.source],
+    ["Fallback", outcomeOf(step.fallback_successful), "Whether a fallback delivered the result instead"],
+    ["Retry", outcomeOf(step.retry_successful), "How the attempt after this one ended"],
+    [
+      "Critical path",
+      step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null,
+      "How long the run waited for this step itself",
+    ],
+    ["Clock", step.clock_shift_ms ? `moved by ${duration(step.clock_shift_ms)} to fit its caller` : null],
+    ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
+  ]);
+}
+
+export class StepDetails {
+  /**
+   * @param {{ trace: string, signal: AbortSignal, onZoom: (step: any) => void, onSeek: (at: number) => void }} given
+   */
+  constructor({ trace, signal, onZoom, onSeek }) {
+    this.onZoom = onZoom;
+    this.onSeek = onSeek;
+    this.top = h("div", { class: "step-top" });
+    this.figures = h("div", {});
+    this.more = h("div", { class: "step-more" });
+    this.contentOf = new ContentView({ trace, signal, onContent: (content) => this.#drawFigures(content) });
+    this.scores = new ScoreBox({ trace, signal });
+    this.element = h(
+      "div",
+      { class: "details" },
+      this.top,
+      this.figures,
+      this.contentOf.element,
+      this.more,
+      this.scores.element,
+    );
   }
-  return text;
-}
 
-export const wentIn = (step, entries) => whole(step.input, entries, GIVEN);
-export const cameOut = (step, entries) => whole(step.output, entries, MADE);
-
-/** `entries` are the entries of the replay that belong to the step, as far as they are loaded. */
-export function stepDetails(step, entries, { onZoom, onSeek, chain }) {
-  const stack = entries.map((each) => each.details.stack_trace).find(Boolean);
-  const first = entries[0]?.details ?? {};
-  const messages = entries.filter((each) => each.event === "agent.message.normalized");
-  const raw = () => JSON.stringify({ step: withoutMarks(step), events: entries.map((each) => each.details) }, null, 2);
-  return h(
-    "div",
-    { class: "details" },
-    h(
-      "header",
-      {},
-      h("h2", {}, plain(step.name), step.attempt ? ` #${step.attempt}` : ""),
-      badge(step.status),
+  /**
+   * Shows a step. A running run is reloaded often: what did not change is not redrawn under its reader.
+   * @param {any} step
+   * @param {any[] | null} entries those of the replay that belong to the step; null while they are read
+   * @param {any} chain
+   */
+  show(step, entries, chain) {
+    const version = `${step.status} ${step.duration_ms} ${step.tokens}`;
+    const now = `${step.id} ${version} ${step.cost_usd} ${entries?.length} ${Boolean(chain)}`;
+    this.contentOf.show(step.id, version);
+    if (now === this.drawn) return;
+    this.drawn = now;
+    this.step = step;
+    this.#drawFigures(this.contentOf.content);
+    const stack = (entries ?? []).map((each) => each.details.stack_trace).find(Boolean);
+    const messages = (entries ?? []).filter((each) => each.event === "agent.message.normalized");
+    const executions = (entries ?? []).map((each) => each.details.execution_id).filter(Boolean);
+    this.scores.show({ step: step.id, executions });
+    replace(
+      this.top,
       h(
-        "span",
-        { class: "end" },
-        button("Play from here", () => onSeek(step.begin), { class: "small" }),
-        button("Zoom", () => onZoom(step), { class: "small", title: "Zoom on this step (z)" }),
+        "header",
+        {},
+        h("h2", {}, plain(step.name), step.attempt ? ` #${step.attempt}` : ""),
+        badge(step.status),
+        h(
+          "span",
+          { class: "end" },
+          scoreButton(this.scores),
+          button("Play from here", () => this.onSeek(step.begin), { class: "small" }),
+          button("Zoom", () => this.onZoom(step), { class: "small", title: "Zoom on this step (z)" }),
+        ),
       ),
-    ),
-    failureOf(step, stack),
-    fields([
-      ["Kind", kindName(step.kind)],
-      ["Agent", step.agent && agentName(step.agent)],
-      ["Began", `+${duration(step.begin)}`, "After the beginning of the run"],
-      ["Took", step.open ? "not ended" : duration(step.duration_ms)],
-      [
-        "Reported",
-        step.reported_duration_ms != null && Math.abs(step.reported_duration_ms - (step.duration_ms ?? 0)) > 2
-          ? duration(step.reported_duration_ms)
-          : null,
-        "Duration that the step itself reported",
-      ],
-      ["Model", step.model && plain([step.provider, step.model].filter(Boolean).join(" / "))],
-      [
-        "Tokens",
-        step.tokens && [
-          count(step.tokens),
-          step.prompt_tokens != null && ` (${count(step.prompt_tokens)} in, ${count(step.completion_tokens)} out)`,
-        ],
-      ],
-      ["Cost", step.cost_usd != null ? cost(step.cost_usd) : null, "With all steps below it"],
-      ["Confidence", confidence(step.confidence)],
-      ["First token", first.time_to_first_token_ms != null ? duration(first.time_to_first_token_ms) : null],
-      ["Ended by", plain(first.finish_reason ?? "")],
-      ["Outcome", plain(step.outcome ?? "")],
-      ["Service", plain(step.service ?? "")],
-      ["Source", step.source === "events" ? null : step.source],
-      ["Fallback", outcomeOf(step.fallback_successful), "Whether a fallback delivered the result instead"],
-      ["Retry", outcomeOf(step.retry_successful), "How the attempt after this one ended"],
-      [
-        "Critical path",
-        step.critical ? duration(step.critical.reduce((sum, each) => sum + each.duration_ms, 0)) : null,
-        "How long the run waited for this step itself",
-      ],
-      ["Clock", step.clock_shift_ms ? `moved by ${duration(step.clock_shift_ms)} to fit its caller` : null],
-      ["Parent", step.missing_parent_id ? `${plain(step.missing_parent_id)}, which is not known` : null],
-    ]),
-    chain,
-    block("Input", wentIn(step, entries)),
-    block("Output", cameOut(step, entries)),
-    block("Reasoning", step.reasoning),
-    decisions(step, entries),
-    spanEvents(step),
-    messages.map(({ details }) => block(`Message: ${plain(details.role ?? details.message_type)}`, details.content)),
-    rawBlock(raw),
-  );
-}
+      ...[failureOf(step, stack), chain].filter(Boolean),
+    );
+    const more = [
+      block("Reasoning", step.reasoning, { laidOut: true }),
+      entries === null && h("p", { class: "quiet", role: "status" }, "Reading the step …"),
+      ...decisions(step, entries ?? []),
+      ...spanEvents(step),
+      ...messages.map(({ details }) =>
+        block(`Message: ${plain(details.role ?? details.message_type)}`, details.content, { laidOut: true }),
+      ),
+    ];
+    replace(this.more, ...more.filter(Boolean));
+  }
 
-function withoutMarks(step) {
-  const { index, begin, finish, open, critical, wasted, parent, ownTokens, ownCost, ...rest } = step;
-  return rest;
-}
+  #drawFigures(content) {
+    if (this.step) this.figures.replaceChildren(figuresOf(this.step, content));
+  }
 
-/** Raw JSON is created when it is unfolded: it may be large. */
-function rawBlock(raw) {
-  const pre = h("pre", { class: "value", tabindex: "0" });
-  const made = h("details", {}, h("summary", {}, h("h3", {}, "Raw JSON")), pre);
-  made.addEventListener("toggle", () => { if (made.open) pre.textContent = plain(raw().slice(0, 400_000)); });
-  return folding(made, "Raw JSON", () => plain(raw()));
+  /** Forgets what is drawn, so that the next step is drawn in full. */
+  forget() {
+    this.drawn = "";
+  }
 }

@@ -4,7 +4,6 @@ import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";
 import { agentName, badge, facts, notice } from "../shell/pieces.js";
 import { NONE, confidence, cost, count, duration, plain, several } from "../shell/words.js";
-import { block, cameOut, wentIn } from "./details.js";
 
 const MOST_CLOCKS = 4;
 
@@ -214,9 +213,8 @@ const ARRIVED = {
   unknown: "not numbered, so completeness is unknown",
 };
 
-/** `entries` are the entries of the root step, as far as they are loaded. */
-export function overview(run, { onSelect, more = [], entries = [] }) {
-  const root = run.steps[0] ?? {};
+/** `said` is the element with question and answer. */
+export function overview(run, { onSelect, said, more = [] }) {
   const { summary, document } = run;
   const longest = waitsOf(summary.critical_path ?? []).slice(0, 6);
   const agents = new Map();
@@ -234,8 +232,7 @@ export function overview(run, { onSelect, more = [], entries = [] }) {
     "div",
     { class: "details" },
     h("h2", { class: "hidden-visually" }, "The run as a whole"),
-    block("Asked", wentIn(root, entries)),
-    block("Answered", cameOut(root, entries) ?? root.outcome),
+    said,
     (document.chains ?? []).length > 0 &&
       h(
         "section",

@@ -1,5 +1,7 @@
 // View of a run: waterfall, player and panel; a running run is reloaded as it grows.
 
+import { ScoreBox } from "../content/scores.js";
+import { QuestionAndAnswer } from "../content/summary.js";
 import { address as made, change } from "../shell/address.js";
 import { ask, follow, path } from "../shell/ask.js";
 import { button, copyButton, h, link, paced } from "../shell/elements.js";
@@ -7,16 +9,19 @@ import { badge, replace } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { failure } from "../shell/states.js";
 import { clock, count, plain, several, shortId } from "../shell/words.js";
-import { stepDetails } from "./details.js";
+import { StepDetails } from "./details.js";
 import { Events, linesOf } from "./events.js";
 import { Run } from "./model.js";
 import { chainLine, figures, overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
 import { readEvents, readRun, readStep } from "./reading.js";
 import { replayBadge, replaySections } from "./replayable.js";
+import { splitter } from "./splitter.js";
 import { Waterfall } from "./waterfall.js";
 
 const FRESH_MS = 15 * 60_000;
+/** On a screen this narrow, a step is read on all of it. */
+const NARROW = matchMedia("(max-width: 700px)");
 
 export async function show(place, address, signal, begun) {
   const id = address.parts[0] ?? "";
@@ -49,19 +54,44 @@ export async function show(place, address, signal, begun) {
       else events.moment = moment;
     },
   });
-  const frame = h(
-    "div",
-    { class: "run" },
-    head,
-    h(
-      "div",
-      { class: "run-main" },
-      h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element),
-      h("aside", { class: "panel" }, tabs, panel),
-    ),
-  );
+  const details = new StepDetails({
+    trace: id,
+    signal,
+    onZoom: (step) => {
+      leave();
+      waterfall.zoom(step);
+    },
+    onSeek: (moment) => {
+      leave();
+      player.seek(moment);
+      player.play();
+    },
+  });
+  const said = new QuestionAndAnswer({ trace: id, signal });
+  const scores = new ScoreBox({ trace: id, signal });
+  const stage = h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element);
+  const back = button("‹ Back to the run", () => (pushed ? history.back() : leave()), { class: "back-to-run" });
+  const main = h("div", { class: "run-main" });
+  main.append(stage, splitter(main, signal), h("aside", { class: "panel" }, back, tabs, panel));
+  const frame = h("div", { class: "run" }, head, main);
   let tab = "run";
-  let drawn = "";
+  let pushed = false;
+
+  /** On a phone the panel takes the whole screen; Back, of the page or of the phone, returns to the run. */
+  function enter() {
+    frame.classList.add("reading");
+    for (const each of [head, stage]) each.inert = true;
+    panel.focus({ preventScroll: true });
+  }
+
+  function leave() {
+    if (!frame.classList.contains("reading")) return;
+    frame.classList.remove("reading");
+    pushed = false;
+    for (const each of [head, stage]) each.inert = false;
+    waterfall.rows.element.focus({ preventScroll: true });
+    change({ step: null }, { silent: true });
+  }
 
   /** Left and right go from tab to tab, as everywhere. */
   function turnTabs(event) {
@@ -101,7 +131,6 @@ export async function show(place, address, signal, begun) {
   }
 
   function show(next) {
-    if (next !== "step") drawn = "";
     tab = next;
     drawTabs();
     if (tab === "events") {
@@ -112,19 +141,24 @@ export async function show(place, address, signal, begun) {
       events.seek(player.moment);
       if (run.outlined) eventsOfLong ??= readLong().catch(showFailure);
     } else if (tab === "step") showStep();
-    else
-      replace(
-        panel,
-        overview(run, { onSelect: select, more: replaySections(replayable), entries: ofStep.get(run.steps[0]?.id) }),
-      );
+    else showRun();
     panel.classList.toggle("fixed", tab === "events");
+  }
+
+  function showRun() {
+    const root = run.steps[0];
+    if (root) said.show(root.id, `${root.status} ${root.duration_ms}`, root.outcome);
+    scores.show({});
+    const more = [...replaySections(replayable), scores.element];
+    replace(panel, overview(run, { onSelect: select, said: said.element, more }));
   }
 
   function showStep() {
     const step = run.byId.get(waterfall.selected);
     if (!step) { show("run"); return; }
-    if (run.outlined && !ofStep.has(step.id)) {
-      panel.replaceChildren(h("p", { class: "quiet" }, "Reading the step …"));
+    const another = details.step?.id !== step.id;
+    const isRead = !run.outlined || ofStep.has(step.id);
+    if (!isRead) {
       readDetails(step)
         .then(() => {
           if (tab === "step" && waterfall.selected === step.id) showStep();
@@ -133,37 +167,27 @@ export async function show(place, address, signal, begun) {
           if (!signal.aborted && tab === "step" && waterfall.selected === step.id)
             panel.replaceChildren(failure(error, showStep));
         });
-      return;
     }
-    const entries = ofStep.get(step.id) ?? [];
-    // A running run is reloaded often; an unchanged step is not redrawn under its reader.
-    const now = `${step.id} ${step.status} ${step.duration_ms} ${step.tokens} ${step.cost_usd} ${entries.length}`;
-    if (now === drawn && panel.firstChild?.classList.contains("details")) return;
-    const another = drawn.split(" ", 1)[0] !== step.id;
-    drawn = now;
     const chain = (run.document.chains ?? []).find(
       (each) => each.operation === step.id || each.links.some((one) => one.step === step.id),
     );
-    replace(
-      panel,
-      stepDetails(step, entries, {
-        onZoom: (one) => waterfall.zoom(one),
-        onSeek: (moment) => {
-          player.seek(moment);
-          player.play();
-        },
-        chain: chain && chainLine(chain, { onSelect: select }),
-      }),
-    );
+    details.show(step, isRead ? (ofStep.get(step.id) ?? []) : null, chain && chainLine(chain, { onSelect: select }));
+    if (panel.firstChild !== details.element) panel.replaceChildren(details.element);
     if (another) panel.scrollTop = 0;
   }
 
   function select(step, { tab: wanted = "step" } = {}) {
     if (!run.byId.has(step)) return;
     waterfall.select(step);
-    change({ step }, { silent: true });
+    // A step that covers the screen is a place of its own, which the phone's Back leaves.
+    const covers = wanted === "step" && NARROW.matches && !frame.classList.contains("reading");
+    const before = location.hash;
+    change({ step }, { silent: !covers });
     if (wanted) show(wanted);
     else show(tab);
+    if (!covers) return;
+    pushed = location.hash !== before;
+    enter();
   }
 
   function drawHead() {
@@ -208,10 +232,6 @@ export async function show(place, address, signal, begun) {
 
   /** Loads events after the first drawing; those of a long run only on demand. */
   async function readRest() {
-    if (run.outlined && run.steps[0] && !ofStep.has(run.steps[0].id)) {
-      await readDetails(run.steps[0]);
-      if (tab === "run") show("run");
-    }
     // The ledger of a long complete run is slow and adds little.
     const whole = run.outlined && run.summary.completeness?.verdict === "complete";
     const asked = [!whole && `${where}/completeness`, `${where}/replayable`];
@@ -318,7 +338,13 @@ export async function show(place, address, signal, begun) {
       },
     ],
     r: ["The run as a whole", () => show("run")],
-    Escape: ["Back to the waterfall", () => waterfall.rows.element.focus({ preventScroll: true })],
+    Escape: [
+      "Back to the waterfall",
+      () => {
+        leave();
+        waterfall.rows.element.focus({ preventScroll: true });
+      },
+    ],
     u: ["Back to the runs", () => history.back()],
   });
 
@@ -330,7 +356,11 @@ export async function show(place, address, signal, begun) {
   const wanted = address.query.get("step");
   if (wanted && run.byId.has(wanted)) select(wanted);
   readRest().catch(showFailure);
-  return ({ query }) => { const step = query.get("step"); if (step && step !== waterfall.selected) select(step); };
+  return ({ query }) => {
+    const step = query.get("step");
+    if (!step) leave();
+    else if (step !== waterfall.selected || tab !== "step") select(step);
+  };
 }
 
 function grouped(entries) {

@@ -1,0 +1,135 @@
+// Scores of a run or a step, and a form to give one.
+
+import { ask } from "../shell/ask.js";
+import { button, h, toast } from "../shell/elements.js";
+import { ago, clock, count, plain } from "../shell/words.js";
+import { scoreOf, scoresOf } from "./score_model.js";
+
+const MOST = 1_000;
+let forms = 0;
+
+export class ScoreBox {
+  /** @param {{ trace: string, signal: AbortSignal }} options */
+  constructor({ trace, signal }) {
+    this.trace = trace;
+    this.signal = signal;
+    this.element = h("section", { class: "scores", "aria-label": "Scores" });
+    this.scores = null;
+    this.target = null;
+  }
+
+  /**
+   * Shows the scores of a step, or of the run as a whole.
+   * @param {{ step?: string, executions?: string[] }} target
+   */
+  show(target) {
+    const same = this.target && this.target.step === target.step;
+    this.target = target;
+    if (this.scores) this.#draw({ keepForm: same });
+    else if (!this.reading) this.#read();
+  }
+
+  async #read() {
+    this.reading = true;
+    const query = new URLSearchParams({ trace_id: this.trace, limit: String(MOST) });
+    try {
+      this.scores = (await ask(`/v1/scores?${query}`, { signal: this.signal })).scores;
+      this.#draw();
+    } catch (error) {
+      // The run is readable without its scores.
+      if (!this.signal.aborted) this.element.replaceChildren(h("p", { class: "quiet" }, plain(error.message)));
+    } finally {
+      this.reading = false;
+    }
+  }
+
+  #draw({ keepForm = false } = {}) {
+    const shown = scoresOf(this.scores, this.target);
+    const list =
+      shown.length > 0 &&
+      h("ul", {}, shown.slice(0, 50).map(rowOf), shown.length > 50 && h("li", {}, `${count(shown.length - 50)} more`));
+    const head = h("h3", {}, "Scores ", h("span", { class: "quiet" }, shown.length ? count(shown.length) : "none yet"));
+    const form = (keepForm && this.element.querySelector("details")) || this.#form();
+    this.element.replaceChildren(head, ...(list ? [list] : []), form);
+  }
+
+  #form() {
+    forms += 1;
+    const id = `score-${forms}`;
+    const field = (name, label, properties) => [
+      h("label", { for: `${id}-${name}` }, label),
+      h("input", { id: `${id}-${name}`, name, autocomplete: "off", ...properties }),
+    ];
+    const names = [...new Set(this.scores.map((score) => score.name))].slice(0, 50);
+    const said = h("p", { class: "bad", role: "alert" });
+    const form = h(
+      "form",
+      {},
+      field("name", "Name", { required: true, maxlength: "200", list: `${id}-names`, placeholder: "correct" }),
+      h("datalist", { id: `${id}-names` }, names.map((name) => h("option", { value: plain(name) }))),
+      field("value", "Value", { maxlength: "1000", placeholder: "0.8, true, or a word" }),
+      field("comment", "Comment", { maxlength: "20000" }),
+      h("div", { class: "acts" }, h("button", { class: "primary" }, "Save score")),
+      said,
+    );
+    const made = h("details", {}, h("summary", {}, "Give a score"), form);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#send(form, said, made);
+    });
+    return made;
+  }
+
+  async #send(form, said, made) {
+    const given = Object.fromEntries(new FormData(form));
+    const score = scoreOf(given, { trace: this.trace, ...this.target });
+    const save = form.querySelector("button");
+    save.disabled = true;
+    said.textContent = "";
+    try {
+      await ask("/v1/scores?wait=stored", {
+        method: "POST",
+        body: JSON.stringify(score),
+        headers: { "Content-Type": "application/json" },
+        signal: this.signal,
+      });
+      toast("Score saved");
+      made.remove();
+      await this.#read();
+      this.element.querySelector("summary")?.focus({ preventScroll: true });
+    } catch (error) {
+      if (!this.signal.aborted)
+        said.textContent =
+          error.kind === "scope" ? "This key may only read: scores need the scope write." : plain(error.message);
+    } finally {
+      save.disabled = false;
+    }
+  }
+}
+
+function rowOf({ name, value, value_type: kind, comment, author, source, updated_at: at }) {
+  const said = kind === "note" ? null : kind === "boolean" ? (value ? "✓ true" : "✕ false") : String(value);
+  const by = [author || source, at && ago(at)].filter(Boolean).join(", ");
+  return h(
+    "li",
+    {},
+    h("b", {}, plain(name)),
+    said != null && h("span", {}, ` ${plain(said)}`),
+    h("span", { class: "quiet", title: clock(at) }, ` ${plain(by)}`),
+    comment && h("p", {}, plain(comment)),
+  );
+}
+
+/** A button that leads to the form. */
+export function scoreButton(box) {
+  return button(
+    "Score",
+    () => {
+      const details = box.element.querySelector("details");
+      if (!details) return;
+      details.open = true;
+      details.querySelector("input")?.focus();
+    },
+    { class: "small", title: "Give a score" },
+  );
+}
