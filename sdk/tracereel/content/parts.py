@@ -6,6 +6,7 @@ from typing import Any, Final
 from tracereel.content.media import MEDIA, citation, google_media, media_part
 from tracereel.content.model import Part
 from tracereel.content.reading import (
+    count,
     cut_beside,
     cut_of,
     first,
@@ -220,7 +221,8 @@ def _thinking(block: Mapping[str, Any]) -> list[Part]:
         said = found if isinstance(found, str) else _joined(found)
         if said:
             return [Part(type="thinking", text=text(said), cut=cut_of(said))]
-    return [Part(type="thinking")]
+    # The SDK records the size of thinking in its place, unless it was asked to store it.
+    return [Part(type="thinking", size=count(block.get("size_bytes")))]
 
 
 def _joined(blocks: Any) -> str:
@@ -309,10 +311,10 @@ def _untyped(block: Mapping[str, Any]) -> list[Part]:
     if mapping(hidden := block.get("reasoningContent")):
         said = mapping(mapping(hidden).get("reasoningText")).get("text")
         return [Part(type="thinking", text=said if isinstance(said, str) else None)]
+    if block.get("thought") is True:
+        return _thinking(block)
     said = block.get("text")
     if isinstance(said, str):
-        if block.get("thought") is True:
-            return [Part(type="thinking", text=text(said), cut=cut_of(said))]
         return [text_part(said)] if said else []
     return [data_part(block)]
 
