@@ -53,6 +53,8 @@ _PROVIDER_CALLS: Final = frozenset(
 _CITATIONS: Final = frozenset(
     {"source", "source-url", "source-document", "url_citation", "citation", "file_citation"}
 )
+_WRAPPERS: Final = ("message_content", "prompt", "completion")
+"""OpenInference's objects around a block or a text."""
 _GOOGLE: Final = (
     *("functionCall", "function_call", "functionResponse", "function_response"),
     *("inlineData", "inline_data", "fileData", "file_data", "executableCode", "executable_code"),
@@ -173,8 +175,10 @@ def _block(block: Mapping[str, Any], depth: int) -> list[Part]:
         return [data_part(block)]
     if mapping(wrapped := block.get("tool_call")) and "type" not in block:
         return [call_part(wrapped)]  # OpenInference's objects around a block
-    if len(block) == 1 and mapping(wrapped := block.get("message_content")):
-        return _block(mapping(wrapped), depth - 1)
+    if len(block) == 1:
+        for name in _WRAPPERS:
+            if mapping(wrapped := block.get(name)):
+                return _block(mapping(wrapped), depth - 1)
     kind = first(block, "type", "part_kind", "kind")
     if not isinstance(kind, str):
         return _untyped(block)
