@@ -9,6 +9,8 @@ from tracereel.content.reading import base64_size, data_uri, first, mapping, pla
 
 _KINDS: Final[dict[str, PartType]] = {"image": "image", "audio": "audio", "video": "video"}
 _FORMATS: Final = {"mp3": "audio/mpeg", "wav": "audio/wav", "pcm16": "audio/pcm"}
+_STANDARD: Final = str.maketrans("-_", "+/")
+"""Google's clients send base64 for URLs; browsers read the standard one."""
 _TYPED: Final = ("mime_type", "media_type", "mimeType", "mediaType")
 _LANGFUSE: Final = re.compile(r"@@@langfuseMedia:type=([\w.+/-]{1,100})\|")
 """Langfuse uploads files and sends a reference in their place."""
@@ -45,6 +47,8 @@ def media_part(kind: str, block: Mapping[str, Any]) -> Part | None:
         media_type, data = media_type or inline[0], inline[1]
     elif data is not None and data.startswith(("https://", "http://")):
         address, data = data, None
+    if data is not None and ("-" in data or "_" in data):
+        data = data.translate(_STANDARD)
     if address is None and data is None and said is None and name is None:
         return None
     return Part(

@@ -358,6 +358,8 @@ def _message(fields: Mapping[str, Any], role: str) -> _Draft:
     given = word(fields.get("role"))
     if given is None and kind in _LANGCHAIN:
         given = word(fields.get("role")) or ("user" if kind == "chat" else kind)
+    if given is None and len(fields) == 1 and mapping(first(fields, "prompt", "completion")):
+        return _Draft(role, parts_of(fields))
     if given is None and not fields.keys() & {"content", "parts", "tool_calls", "contents"}:
         return _Draft(role, [data_part(fields)])
     given = ROLES.get(given or role, given or role)

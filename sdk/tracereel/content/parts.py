@@ -6,6 +6,7 @@ from typing import Any, Final
 from tracereel.content.media import MEDIA, citation, google_media, media_part
 from tracereel.content.model import Part
 from tracereel.content.reading import (
+    count,
     cut_beside,
     cut_of,
     first,
@@ -52,6 +53,8 @@ _PROVIDER_CALLS: Final = frozenset(
 _CITATIONS: Final = frozenset(
     {"source", "source-url", "source-document", "url_citation", "citation", "file_citation"}
 )
+_WRAPPERS: Final = ("message_content", "prompt", "completion")
+"""OpenInference's objects around a block or a text."""
 _GOOGLE: Final = (
     *("functionCall", "function_call", "functionResponse", "function_response"),
     *("inlineData", "inline_data", "fileData", "file_data", "executableCode", "executable_code"),
@@ -172,8 +175,10 @@ def _block(block: Mapping[str, Any], depth: int) -> list[Part]:
         return [data_part(block)]
     if mapping(wrapped := block.get("tool_call")) and "type" not in block:
         return [call_part(wrapped)]  # OpenInference's objects around a block
-    if len(block) == 1 and mapping(wrapped := block.get("message_content")):
-        return _block(mapping(wrapped), depth - 1)
+    if len(block) == 1:
+        for name in _WRAPPERS:
+            if mapping(wrapped := block.get(name)):
+                return _block(mapping(wrapped), depth - 1)
     kind = first(block, "type", "part_kind", "kind")
     if not isinstance(kind, str):
         return _untyped(block)
@@ -220,7 +225,8 @@ def _thinking(block: Mapping[str, Any]) -> list[Part]:
         said = found if isinstance(found, str) else _joined(found)
         if said:
             return [Part(type="thinking", text=text(said), cut=cut_of(said))]
-    return [Part(type="thinking")]
+    # The SDK records the size of thinking in its place, unless it was asked to store it.
+    return [Part(type="thinking", size=count(block.get("size_bytes")))]
 
 
 def _joined(blocks: Any) -> str:
@@ -309,10 +315,10 @@ def _untyped(block: Mapping[str, Any]) -> list[Part]:
     if mapping(hidden := block.get("reasoningContent")):
         said = mapping(mapping(hidden).get("reasoningText")).get("text")
         return [Part(type="thinking", text=said if isinstance(said, str) else None)]
+    if block.get("thought") is True:
+        return _thinking(block)
     said = block.get("text")
     if isinstance(said, str):
-        if block.get("thought") is True:
-            return [Part(type="thinking", text=text(said), cut=cut_of(said))]
         return [text_part(said)] if said else []
     return [data_part(block)]
 

@@ -36,10 +36,11 @@ _OWN: Final = (
     "agent.fallback.",
 )
 _OPTIONS: Final = ("temperature", "max_tokens", "enable_thinking", "thinking_budget")
-_GIVEN: Final = ("input", "input_data", "user_prompt", "query", "input_summary")
-_MADE: Final = (
-    *("output", "documents", "output_data", "output_summary", "fallback_output_summary"),
-    *("result", "result_summary", "final_outcome"),
+_GIVEN: Final = ("input", "input_data", "user_prompt", "query")
+_GIVEN_SUMMARY: Final = ("input_summary",)
+_MADE: Final = ("output", "documents", "output_data", "result")
+_MADE_SUMMARY: Final = (
+    *("output_summary", "fallback_output_summary", "result_summary", "final_outcome"),
 )
 
 
@@ -164,10 +165,12 @@ def _tool_call(events: Sequence[Event]) -> ToolCallContent:
 
 
 def _value(events: Sequence[Event]) -> ValueContent:
-    """Return input and output of a step: those of its own events, not of calls inside of it."""
+    """Return input and output of a step: those of its own events, not of calls inside of it.
+
+    A summary is shown if there is nothing else, but is no question and no answer: it describes a value.
+    """
     own = [each for each in events if str(each.get("event_type")).startswith(_OWN)]
-    given, question = _side(own, _GIVEN)
-    made, answer = _side(own[::-1], _MADE)
+    given, made = plain(_first(own, _GIVEN)), plain(_first(own[::-1], _MADE))
     said = "".join(
         part.text or ""
         for each in events
@@ -175,24 +178,19 @@ def _value(events: Sequence[Event]) -> ValueContent:
         for part in _normalized(each)
         if part.type == "text"
     )
-    given, made = plain(given), plain(made)
     return ValueContent(
-        input=given,
-        output=made,
-        asked=asked(given) or question,
-        answered=answered(made) or answer or said or None,
+        input=plain(_first(own, _GIVEN_SUMMARY)) if given is None else given,
+        output=plain(_first(own[::-1], _MADE_SUMMARY)) if made is None else made,
+        asked=asked(given),
+        answered=answered(made) or said or None,
         cut=cut_inside([given, made]),
     )
 
 
-def _side(events: Sequence[Event], names: Sequence[str]) -> tuple[Any, str | None]:
-    """Return the best value of one side, and the shortest text of it."""
-    found = text = None
+def _first(events: Sequence[Event], names: Sequence[str]) -> Any:
+    """Return the first value that is not empty, by name and then by event."""
     for name in names:
         for event in events:
-            value = event.get(name)
-            if value in (None, "", [], {}):
-                continue
-            found = value if found is None else found
-            text = value if isinstance(value, str) else text
-    return found, text
+            if (value := event.get(name)) not in (None, "", [], {}):
+                return value
+    return None

@@ -157,7 +157,10 @@ class StepContent:
     def _asked_inside(
         self, tenant: str, trace_id: str, step_id: str, content: ValueContent
     ) -> ValueContent:
-        """Take question and answer from the model calls of an agent that lacks them itself."""
+        """Take question and answer from the model calls of an agent that lacks them itself.
+
+        An agent without model calls has its summaries instead.
+        """
         if content.asked is not None and content.answered is not None:
             return content
         tree = self.traces.run(tenant, trace_id)
@@ -168,6 +171,7 @@ class StepContent:
             question = asked(self._of_call(tenant, calls[0])[0])
         if calls and answer is None:
             answer = answered(self._of_call(tenant, calls[-1])[1])
+        question, answer = question or asked(content.input), answer or answered(content.output)
         return content.model_copy(update={"asked": question, "answered": answer})
 
     def _of_call(self, tenant: str, step: RunStep) -> tuple[list[Any], list[Any]]:

@@ -70,16 +70,13 @@ BOTH: Final = (
     "pydantic_ai.all_messages",
 )
 """Attributes with the messages of both sides in one list (Logfire, pydantic-ai)."""
-OTHER_INPUT: Final = (
-    *("raw_input", "gen_ai.request.messages", "llm.prompts", "gen_ai.content.prompt", "prompt"),
-    *("crewai.agent.task", "input_messages", "mcp.request.argument"),
-)
+OTHER_INPUT: Final = (Numbered("llm.prompts."), "raw_input", "gen_ai.content.prompt")
 OTHER_OUTPUT: Final = (
-    *("ai.response.object", "response", "gen_ai.response.messages", "llm.completions"),
-    *("gen_ai.content.completion", "final_result", "output_messages"),
+    *(Numbered("llm.choices."), "ai.response.object", "response", "gen_ai.content.completion"),
+    "final_result",
 )
 """Attributes with messages that the SQL view does not read; tried last."""
-SYSTEM: Final = ("gen_ai.system_instructions", "gen_ai.agent.instructions", "ai.prompt.system")
+SYSTEM: Final = ("gen_ai.system_instructions",)
 ANSWER_TEXT: Final = ("ai.response.text", "ai.result.text")
 ANSWER_THINKING: Final = ("ai.response.reasoning", "gen_ai.content.reasoning")
 ANSWER_CALLS: Final = ("ai.response.toolCalls", "ai.result.toolCalls")
@@ -98,7 +95,7 @@ DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
 """Event whose attributes are those of a model call."""
 FIRST_TOKEN_EVENTS: Final = (
     *("First Token Stream Event", "gen_ai.content.completion.chunk"),
-    *("llm.content.completion.chunk", "ai.stream.firstChunk", "gen_ai.first_token"),
+    *("llm.content.completion.chunk", "ai.stream.firstChunk"),
 )
 """Span events at the first part of a streamed answer."""
 
@@ -107,20 +104,18 @@ TOOLS: Final[tuple[str | Numbered, ...]] = (
     Numbered("llm.tools."),
     Numbered("llm.request.functions."),
     "ai.prompt.tools",
-    "gen_ai.request.tools",
     "mlflow.chat.tools",
     "model_request_parameters",
     "request_data",
     "gcp.vertex.agent.llm_request",
     "langfuse.observation.input",
-    "langfuse.observation.metadata.tools",
     "llm.invocation_parameters",
     "input.value",
 )
 """Attributes with the tools that were offered, or with a request that has them."""
 PARAMETERS: Final = (
     *("llm.invocation_parameters", "langfuse.observation.model.parameters", "request_data"),
-    *("gcp.vertex.agent.llm_request", "gen_ai.request.parameters", "mlflow.spanInputs"),
+    *("gcp.vertex.agent.llm_request", "mlflow.spanInputs"),
 )
 """Attributes with request options as an object."""
 USAGE_DETAILS: Final = ("gen_ai.usage.input_token_details", "gen_ai.usage.output_token_details")
@@ -135,7 +130,7 @@ ARGUMENTS: Final = (
     "ai.toolCall.args",
     "gcp.vertex.agent.tool_call_args",
 )
-OTHER_ARGUMENTS: Final = ("ai.toolCall.input", "tool_arguments", "gen_ai.tool.args")
+OTHER_ARGUMENTS: Final = ("ai.toolCall.input", "tool_arguments")
 MAYBE_SCHEMA: Final = "tool.parameters"
 """Arguments of a call for some clients of OpenInference; for others the tool's JSON Schema."""
 RESULT: Final = (
@@ -143,7 +138,7 @@ RESULT: Final = (
     "ai.toolCall.result",
     "gcp.vertex.agent.tool_response",
 )
-OTHER_RESULT: Final = ("ai.toolCall.output", "tool_response", "gen_ai.tool.result")
+OTHER_RESULT: Final = ("ai.toolCall.output", "tool_response")
 WHOLE_INPUT: Final = ("input.value", "traceloop.entity.input", "langfuse.observation.input")
 WHOLE_OUTPUT: Final = ("output.value", "traceloop.entity.output", "langfuse.observation.output")
 """Fallbacks for a tool: its whole input as arguments and its whole output as result."""
