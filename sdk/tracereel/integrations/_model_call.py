@@ -125,6 +125,12 @@ class ModelCall:
         if self._scope is not None:
             self._scope.detach()
 
+    def asked(self, body: dict[str, Any]) -> None:
+        """Add what only the client knows of the request: tools and options."""
+        for name, value in body.items():
+            if self._body.get(name) is None:
+                self._body[name] = value
+
     def streams(self) -> None:
         """Mark the response as streamed."""
         if self._scope is not None:
@@ -455,6 +461,7 @@ def begin(
         return None
     for told in _told.get():
         if not told.ended:
+            told.asked(body if isinstance(body, dict) else {})
             return InnerCall(told, dialect)
     try:
         asked = body if isinstance(body, dict) else {}

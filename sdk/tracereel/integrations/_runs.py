@@ -38,6 +38,7 @@ class FrameworkRun:
     scope: ExecutionScope | None = None
     call: ModelCall | None = None
     inputs: Any = None
+    output: Any = None
     session_id: str | None = None
     first_token: float | None = None
     tokens: int = 0

@@ -18,7 +18,7 @@ _CONFIG: Final = "generationConfig"
 _NOT_OPTIONS: Final = frozenset(
     {"model", "stream", "messages", "system", "prompt", "input", "instructions", "tools"}
     | {"functions", "contents", "systemInstruction", "content", "requests", "instances"}
-    | {"suffix", "questions"}
+    | {"suffix", "questions", "base_url"}
 )
 """Fields of requests that are content, or have a field of their own in the event."""
 _MAX_SPECS: Final = 512

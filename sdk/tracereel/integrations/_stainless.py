@@ -21,6 +21,8 @@ from tracereel.resilience.wrapped_functions import error_text
 
 ClientT = TypeVar("ClientT")
 
+_NOT_GIVEN: Final = frozenset({"NotGiven", "Omit"})
+"""Classes of options that are not part of the request."""
 RETRY_AFTER: Final = "retry_after"
 """Strategy of a retry whose delay the server specified."""
 
@@ -45,8 +47,10 @@ class Recording:
             if dialect is None:
                 return None
         body, more = options.json_data, getattr(options, "extra_json", None)
-        if more and isinstance(body, dict):
-            body = {**body, **more}
+        if isinstance(body, dict):
+            body = {**body, **(more or {})}
+            for name in [each for each in body if type(body[each]).__name__ in _NOT_GIVEN]:
+                del body[name]
         return begin(dialect, body, provider=self.provider(client), memory=self.memory)
 
 

@@ -9,6 +9,7 @@ SDK's traces is not affected.
 
 from typing import Any, Final
 
+from tracereel._core.executions.agent import AgentScope
 from tracereel._core.executions.scope import Spec
 from tracereel._core.executions.steps import StepSpec
 from tracereel._core.recorder import Recorder
@@ -131,7 +132,10 @@ class TracereelProcessor(TracingProcessor):
             if error is not None:
                 run.call.failed(FailedRunError(error))
             else:
-                run.call.answered(_answer_of(data))
+                answer = _answer_of(data)
+                run.call.answered(answer)
+                if (agent := _agent_of(run)) is not None:
+                    agent.output = _MODELS[data.type].said(answer)
         elif run.scope is not None:
             if data.type == "function":
                 # The input is available only at the end of the span.
@@ -141,7 +145,12 @@ class TracereelProcessor(TracingProcessor):
                 kind = FailedToolError if data.type == "function" else FailedRunError
                 run.scope.fail(kind(error))
             else:
-                run.scope.complete(getattr(data, "output", None))
+                run.scope.complete(run.output or getattr(data, "output", None))
+
+
+def _agent_of(run: FrameworkRun) -> FrameworkRun | None:
+    """Return the nearest agent; its output, which the SDK does not report, is the last response."""
+    return next((each for each in run.line() if isinstance(each.scope, AgentScope)), None)
 
 
 def _name_of(data: Any) -> str:

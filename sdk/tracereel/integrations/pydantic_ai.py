@@ -122,7 +122,8 @@ def _tools_of(request: Any) -> list[Any] | None:
         for name in ("function_tools", "output_tools", "builtin_tools")
         for tool in getattr(offered, name, None) or ()
     ]
-    return [as_data(tool) for tool in tools] or None
+    found = [mapping(as_data(tool)) for tool in tools]
+    return [{name: each[name] for name in each if each[name] is not None} for each in found] or None
 
 
 def _answer_of(response: Any) -> dict[str, Any]:

@@ -392,7 +392,7 @@ def test_redactions_are_counted_by_rule(recorded: Deliver, registry: CollectorRe
     work("mail ana@example.com")
     recorded()
     value = registry.get_sample_value("tracereel_sdk_redactions_total", {"rule": "email"})
-    assert value == 2, "once in the input, once in the output"
+    assert value == 4, "in the input and in the output, and in their summaries"
 
 
 @pytest.mark.parametrize("traced", [True, False])
