@@ -101,6 +101,7 @@ class _FoundTrace(msgspec.Struct, array_like=True, gc=False):
     duration_ms: float
     status: str
     opened: str
+    answer: str
     otel_trace_ids: list[str]
     events: int
     spans: int
@@ -379,6 +380,7 @@ def _shown(row: _FoundTrace) -> dict[str, Any]:
         "ended_at": row.ended_at,
         "duration_ms": row.duration_ms,
         "prompt": prompt or None,
+        "answer": row.answer or None,
         "pipeline_type": name if name in tags["pipeline"] else _first(tags["pipeline"]),
         "agents": tags["agent"],
         "models": tags["model"],

@@ -42,6 +42,7 @@ _COLUMNS: Final = (
     TableColumn("tokens", right=True, least=9, needed=2),
     TableColumn("cost", right=True, least=9, needed=4),
     TableColumn("prompt", needed=1, least=12),
+    TableColumn("answer", needed=0, least=12),
     TableColumn("trace", needed=9, least=40),
 )
 
@@ -91,6 +92,7 @@ def _row(run: Run) -> list[Cell | str]:
         f"{run.tokens:,}" if run.tokens else "",
         money(run.cost_usd) if run.cost_usd else "",
         run.prompt or "",
+        run.answer or "",
         run.trace_id,
     ]
 

@@ -61,6 +61,7 @@ class Run(Model):
     ended_at: datetime | None = None
     duration_ms: float | None = None
     prompt: str | None = None
+    answer: str | None = None
     pipeline_type: str | None = None
     agents: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -314,7 +315,6 @@ class SessionPage(Model):
 class Turn(Run):
     """One run of a session: prompt, response, and the rounds in between."""
 
-    answer: str | None = None
     rounds: tuple[Mapping[str, Any], ...] = ()
 
 

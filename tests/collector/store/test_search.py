@@ -416,3 +416,12 @@ def test_duplicate_event_does_not_change_runs_or_status(told, search):
 
     (found,) = search()["traces"]
     assert (found["status"], found["duration_ms"]) == ("success", 2000)
+
+
+def test_row_of_a_run_has_the_last_answer(told, search):
+    told(*run("answered", output="the doctor is free at ten"))
+    told(*run("early", agent="first", output="looking"), *run("early", begin=5, output="found"))
+
+    answers = {each["trace_id"]: each["answer"] for each in search()["traces"]}
+
+    assert answers == {"answered": "the doctor is free at ten", "early": "found"}

@@ -7,6 +7,7 @@ SELECT
     $duration_us / 1000 AS duration_ms,
     $status AS status,
     substring(max(s.opening), 18) AS opened,
+    substring(max(s.answer), 18) AS answer,
     groupUniqArrayArray(16)(s.otel_trace_ids) AS otel_trace_ids,
     $events AS events,
     sum(s.spans) AS spans,

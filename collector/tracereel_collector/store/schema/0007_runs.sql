@@ -11,6 +11,7 @@ CREATE TABLE trace_summaries
     ended SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
     opening SimpleAggregateFunction(max, String) COMMENT 'of the outermost, the earliest: name, tab, prompt' CODEC(ZSTD(1)),
     closing SimpleAggregateFunction(max, String) COMMENT 'of the outermost, the latest: status' CODEC(ZSTD(1)),
+    answer SimpleAggregateFunction(max, String) COMMENT 'the latest of the outermost: output' CODEC(ZSTD(1)),
     pipelines_open SimpleAggregateFunction(sum, Int64) COMMENT 'started less ended' CODEC(ZSTD(1)),
     executions_open SimpleAggregateFunction(sum, Int64) COMMENT 'started less ended' CODEC(ZSTD(1)),
     events SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),

@@ -9,6 +9,7 @@ SELECT
         rank, if(rank >= '4', $earliest, $earliest_begun), called, '\t', prompt))) AS opening,
     max(if(rank = '' OR endsWith(event_type, '.started'), '', concat(
         rank, if(rank = '1', $earliest_begun, $latest), if(status = '', 'success', status)))) AS closing,
+    max(if(rank = '' OR output = '', '', concat(rank, $latest, output))) AS answer,
     sum(toInt64(event_type = 'agent.pipeline.started')
         - toInt64(event_type = 'agent.pipeline.completed')) AS pipelines_open,
     sum(toInt64(event_type = 'agent.execution.started')
@@ -63,7 +64,9 @@ FROM
         left(multiIf(
             event_type = 'agent.pipeline.started', JSONExtractString(payload, 'user_prompt'),
             event_type = 'agent.execution.started', JSONExtractString(payload, 'input_summary'),
-            ''), $max_prompt) AS prompt
+            ''), $max_prompt) AS prompt,
+        left(JSONExtractString(if(rank = '' OR endsWith(event_type, '.started'), '', payload), 'output_summary'),
+            $max_prompt) AS output
     FROM agent_events
     -- Parts of a tape are neither shown nor counted.
     WHERE event_type != 'agent.tape.recorded'

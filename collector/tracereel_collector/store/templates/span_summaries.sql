@@ -8,6 +8,7 @@ SELECT
     max(concat(if(ParentSpanId = '', '2', '0'), $earliest, SpanName, '\t')) AS opening,
     max(concat(if(ParentSpanId = '', concat('2', $latest), concat('0', $earliest)),
         if(StatusCode = 'Error', 'failed', 'success'))) AS closing,
+    '' AS answer,
     toInt64(0) AS pipelines_open,
     toInt64(0) AS executions_open,
     toUInt64(0) AS events,
