@@ -90,6 +90,8 @@ _rate: Final = _number(float, "a number from 0 to 1", 0.0, 1.0)
 _cost: Final = _number(float, "an amount in US dollars, 0 or more", 0.0)
 _bytes: Final = _number(int, "a number of bytes, at least 65536", 64 * 1024)
 _message: Final = _number(int, "a number of bytes, at least 4096", 4096)
+_content: Final = _number(int, "a number of bytes, from 65536 to 12582912", 64 * 1024, 12 * MIB)
+"""Lines of the spool are limited too."""
 
 
 def _result_fields(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -189,7 +191,7 @@ class Config:
     )
     max_content_bytes: int = _row(
         3 * MIB,
-        _bytes,
+        _content,
         "Most inputs and outputs of one event; beyond that the middle is removed, of messages the"
         " first and the last stay. The collector accepts events of `TRACEREEL_MAX_EVENT_BYTES`.",
     )

@@ -30,7 +30,6 @@ from tracereel._export.shipper import FlushResult, Shipper
 from tracereel._export.spool import SPOOL_ERROR
 from tracereel._export.store_confirmation import confirm_stored
 from tracereel._export.trace_state import TraceState
-from tracereel._redact import values
 from tracereel._redact.content import ContentCopies
 from tracereel._redact.event_redaction import Privacy, hashed
 from tracereel._redact.rules import Redaction
@@ -191,7 +190,7 @@ class Recorder:
             self._shipper.drain(stored_within)
             left = deadline - time.monotonic()
             is_sent = self._shipper.settled >= target
-            if is_sent and confirm_stored(self.config, values.encode(event), left):
+            if is_sent and confirm_stored(self.config, b"".join(self.content.line(event)), left):
                 return "stored"
         # In memory because of a disk error, or on disk.
         return "held" if self._spool.memory.numbers() else "spooled"

@@ -14,7 +14,7 @@ from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel.integrations._decisions import decision_events
 from tracereel.integrations._dialects import Dialect
-from tracereel.integrations._scope import ClientScope, FailedAnswerError, spec_of
+from tracereel.integrations._scope import ClientScope, FailedAnswerError, note_request, spec_of
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.metrics import tokens_remaining
 from tracereel.providers.base import (
@@ -88,6 +88,8 @@ class ModelCall:
             self._attempt_tick = self._scope.start_tick
         else:
             self._attempt_tick = time.perf_counter_ns()
+            if recorder.config.capture_content:
+                note_request(self._around, dialect, body, recorder)
 
     @property
     def execution(self) -> Execution:

@@ -1,11 +1,13 @@
 """Scope of a model call by a client library, and its closing event."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tracereel._core import envelope
 from tracereel._core import recorder as _recorder
+from tracereel._core.context import Execution
 from tracereel._core.executions.arguments import Arguments
-from tracereel._core.executions.calls import LlmScope, LlmSpec
+from tracereel._core.executions.calls import SENT, LlmScope, LlmSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel.integrations._dialects import Dialect
@@ -135,20 +137,39 @@ class ClientScope(LlmScope):
         return None
 
     def _messages(self) -> Any:
-        messages = self.dialect.messages(self.arguments.kwargs)
-        if messages is None:
-            return None
-        if isinstance(messages, (list, tuple)) and not self.recorder.config.store_thinking:
-            messages = without_thinking(messages)
-        return self.recorder.content.messages(messages)
+        messages = messages_of(self.dialect, self.arguments.kwargs, self.recorder)
+        return None if messages is None else self.recorder.content.messages(messages)
 
     def _parameters(self) -> dict[str, Any] | None:
-        body = self.arguments.kwargs
-        given = {
-            name: value
-            for name, value in body.items()
-            if name not in _NOT_OPTIONS and value is not None
-        }
-        if isinstance(config := given.pop(_CONFIG, None), dict):
-            given = {**config, **given}
-        return values.plain_dict(given) if given else None
+        return options_of(self.arguments.kwargs)
+
+
+def messages_of(dialect: Dialect, body: Mapping[str, Any], recorder: Recorder) -> Any:
+    """Return the messages of a request, without reasoning unless it may be stored."""
+    messages = dialect.messages(body)
+    if isinstance(messages, (list, tuple)) and not recorder.config.store_thinking:
+        return without_thinking(messages)
+    return messages
+
+
+def note_request(
+    around: Execution, dialect: Dialect, body: Mapping[str, Any], recorder: Recorder
+) -> None:
+    """Add what a client sends to the call of the enclosing function."""
+    around.notes[SENT] = lambda: messages_of(dialect, body, recorder)
+    if (tools := body.get("tools") or body.get("functions")) is not None:
+        around.notes["tool_definitions"] = recorder.content.listed(tools)
+    if (options := options_of(body)) is not None:
+        around.notes["request_parameters"] = options
+
+
+def options_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the options of a request."""
+    given = {
+        name: value
+        for name, value in body.items()
+        if name not in _NOT_OPTIONS and value is not None
+    }
+    if isinstance(config := given.pop(_CONFIG, None), dict):
+        given = {**config, **given}
+    return values.plain_dict(given) if given else None

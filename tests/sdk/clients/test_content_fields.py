@@ -214,6 +214,25 @@ def test_a_traced_function_has_its_tools_options_and_speed(events):
     assert call["llm_cache_creation_tokens"] == 3
 
 
+def test_a_traced_function_has_what_its_client_sent(openai_client, events):
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}]
+
+    @traced_llm("m")
+    def ask(question):
+        sent = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": question}]
+        create = openai_client.chat.completions.create
+        return create(model="m", messages=sent, tools=tools, top_p=0.5).choices[0].message
+
+    ask("Weather?")
+
+    call = only_call(events)
+    assert [each["content"] for each in call["input_messages"]] == ["Be brief.", "Weather?"]
+    assert call["tool_definitions"] == tools
+    assert call["request_parameters"] == {"top_p": 0.5}
+    assert (call["input_summary"], call["output_summary"]) == ("Weather?", "get_weather")
+    assert call["finish_reason"] == "tool_calls"
+
+
 def test_inputs_and_outputs_are_whole_whatever_the_arguments_are_called(events):
     long = "word " * 5000
 

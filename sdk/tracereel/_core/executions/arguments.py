@@ -8,11 +8,11 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from tracereel._redact import safe_access, values
+from tracereel._redact.content import CONTEXTS
 from tracereel._redact.secret_patterns import is_sensitive_key
 from tracereel._runtime import guard
 
 IDS: Final = ("trace_id", "request_id", "session_id", "user_id", "parent_trace_id")
-CONTEXTS: Final = frozenset({"context", "ctx"})
 _PROPERTIES: Final = frozenset({property, cached_property})
 _OF_CLASS: Final = _PROPERTIES | {str, int, UUID}
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")

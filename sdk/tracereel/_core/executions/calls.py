@@ -18,6 +18,8 @@ PARAMETERS: Final = frozenset(
     | {"frequency_penalty", "logprobs", "parallel_tool_calls", "service_tier", "verbosity"}
 )
 """Arguments of a traced function that are options of the request."""
+SENT: Final = "sent"
+"""Note with a function that returns the messages which a client sent for the traced function."""
 EFFECTS: Final = ("pure", "read", "write", "irreversible")
 """Side effects of a tool, from none to irreversible."""
 
@@ -165,6 +167,8 @@ class LlmScope(CallScope):
         if noted is not None:
             return noted
         messages = self.arguments.find("messages", "prompt", "input")
+        if messages is None and (sent := self.execution.notes.get(SENT)) is not None:
+            messages = sent()
         return None if messages is None else self.recorder.content.messages(messages)
 
     def _tools(self) -> list[Any] | None:
