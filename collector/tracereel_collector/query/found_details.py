@@ -1,5 +1,6 @@
 """Details of runs that a search found: executions, passages with the searched words, scores."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -14,8 +15,10 @@ MAX_SCORES = 20
 MAX_PASSAGES: Final = 100
 """Runs of one response that get a passage."""
 PASSAGE_CHARACTERS: Final = 240
-_BEFORE: Final = 60
+_BEFORE: Final = 24
 """Characters of a passage before its first hit."""
+
+_BREAKS: Final = re.compile(r"(?:\\[nrt]|\s)+")
 
 Run = dict[str, Any]
 
@@ -90,6 +93,11 @@ def add_passages(
         for trace, passage in rows:
             # What the run's own events say comes before what spans of others say.
             if trace == owners[trace] or owners[trace] not in found:
-                found[owners[trace]] = passage
+                found[owners[trace]] = _on_one_line(passage)
     for run in runs:
         run["passage"] = found.get(run["trace_id"])
+
+
+def _on_one_line(passage: str) -> str:
+    """Return a passage for reading: texts may stand in JSON, where breaks and quotes are escaped."""
+    return _BREAKS.sub(" ", passage).replace('\\"', '"')

@@ -5,10 +5,11 @@ import { Refusal, ask } from "./shell/ask.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
 import { readRun } from "./run/reading.js";
-import { questionOf, readRuns } from "./runs/filters.js";
+import { questionOf, readRuns } from "./runs/parameters.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
 import { collectorAnswers, failure, loading } from "./shell/states.js";
 import { setUpTheme } from "./shell/theme.js";
+import { useColours } from "./shell/words.js";
 
 /** Loader, title and early request of each view. */
 const VIEWS = {
@@ -46,6 +47,7 @@ async function follow() {
   const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
   shown = { key, update: null, stop, place };
   useKeys({});
+  useColours([]);
   const [load, title, begin] = VIEWS[address.view] ?? [];
   document.title = title ? `${title} · tracereel` : "tracereel";
   for (const each of document.querySelectorAll("#views a")) {
