@@ -2,6 +2,7 @@
 
 import { here } from "./shell/address.js";
 import { Refusal, ask } from "./shell/ask.js";
+import { noteCollector } from "./shell/collector.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
 import { readRun } from "./run/reading.js";
@@ -95,7 +96,9 @@ async function checkHealth() {
   const place = document.getElementById("health");
   let [state, text] = ["good", "Collector is healthy"];
   try {
-    const { queue, store } = await ask("/readyz");
+    const ready = await ask("/readyz");
+    const { queue, store } = ready;
+    noteCollector(ready);
     if (away) { away = false; collectorAnswers(); }
     if (!queue.accepts) [state, text] = ["bad", "No data is accepted"];
     else if (!store.answers) [state, text] = ["warn", "Store is not responding"];
