@@ -10,6 +10,9 @@ const FAILED = new Set(["failed", "crashed", "error"]);
 const MOST_MARKS = 500;
 const MOST_CHARACTERS = 400_000;
 const PAUSE_MS = 250;
+const SETTLED_MS = 300;
+const STILL_MS = 1200;
+const MOST_UNFOLDED = 20;
 
 export class Finder {
   /**
@@ -56,7 +59,14 @@ export class Finder {
     // The panel changes while it is read: content arrives, is folded and unfolded.
     this.watch = new MutationObserver(() => this.#markSoon());
     this.watch.observe(panel, { childList: true, subtree: true, characterData: true });
-    signal.addEventListener("abort", () => { this.watch.disconnect(); this.#clear(); clearTimeout(this.pause); });
+    for (const type of ["wheel", "pointerdown", "keydown"])
+      panel.addEventListener(type, () => { this.scroll = false; }, { passive: true });
+    signal.addEventListener("abort", () => {
+      this.watch.disconnect();
+      this.#clear();
+      clearTimeout(this.pause);
+      clearTimeout(this.settled);
+    });
   }
 
   /** Looks for words; with `go`, opens the first step that has them. */
@@ -87,7 +97,10 @@ export class Finder {
     this.hits = this.run().steps.map(({ id }) => id).filter((id) => steps.has(id));
     this.onChange();
     this.#count();
-    if (go && this.hits.length) this.#open(0);
+    // A call says it rather than the agent above it, which repeats what its calls say.
+    const { steps: all } = this.run();
+    const inner = all.findIndex((step, at) => steps.has(step.id) && !isBelow(all, at, ({ id }) => steps.has(id)));
+    if (go && inner >= 0) this.#open(this.hits.indexOf(all[inner].id));
     else this.#markSoon();
   }
 
@@ -104,7 +117,8 @@ export class Finder {
   nextError(by) {
     const { steps } = this.run();
     // The step that failed first is told from those above it, which fail because of it.
-    const failed = steps.filter((step, at) => FAILED.has(step.status) && !failsBelow(steps, at));
+    const isFailed = (step) => FAILED.has(step.status);
+    const failed = steps.filter((step, at) => isFailed(step) && !isBelow(steps, at, isFailed));
     if (!failed.length) return;
     const at = failed.findIndex((step) => step.id === this.selected);
     this.onHit(failed[(at + by + failed.length) % failed.length].id);
@@ -126,6 +140,8 @@ export class Finder {
   #open(index) {
     this.current = this.hits[index];
     this.scroll = true;
+    this.unfolded = 0;
+    this.until = null;
     this.onHit(this.current);
     this.#count();
     this.#markSoon();
@@ -153,7 +169,7 @@ export class Finder {
   }
 
   #clear() {
-    globalThis.CSS?.highlights?.delete("hit");
+    globalThis.CSS?.highlights?.delete("run-hit");
   }
 
   #markSoon() {
@@ -177,24 +193,37 @@ export class Finder {
         ranges.push(range);
       }
     }
-    CSS.highlights.set("hit", new Highlight(...ranges));
-    if (!this.scroll || this.selected !== this.current || !ranges.length) return;
-    this.scroll = false;
+    CSS.highlights.set("run-hit", new Highlight(...ranges));
+    if (!this.scroll || this.selected !== this.current) return;
+    clearTimeout(this.settled);
+    if (!ranges.length) {
+      this.settled = setTimeout(() => this.#unfold(), SETTLED_MS);
+      return;
+    }
+    // Content is laid out in several steps, so the place of the hit may change for a moment.
+    this.until ??= performance.now() + STILL_MS;
+    if (performance.now() > this.until) this.scroll = false;
     const place = ranges[0].startContainer.parentElement;
-    for (
-      let each = place?.closest("details:not([open])");
-      each;
-      each = each.parentElement.closest("details:not([open])")
-    )
-      if (!each.querySelector(":scope > summary")?.contains(place)) each.setAttribute("open", "");
-      else break;
-    place?.scrollIntoView({ block: "center" });
+    for (let each = place; each && each !== this.panel; each = each.parentElement)
+      if (each.matches("details:not([open]) > :not(summary)")) each.parentElement.setAttribute("open", "");
+    bringIntoView(ranges[0]);
+  }
+
+  /** The hit is not among what is shown: unfolds one more part of the content, which is marked in turn. */
+  #unfold() {
+    if (this.signal.aborted || this.unfolded >= MOST_UNFOLDED) return;
+    this.unfolded += 1;
+    const all = this.panel.querySelector(".show-all");
+    const folded = this.panel.querySelector(".content details:not([open])");
+    if (all instanceof HTMLElement) all.click();
+    else folded?.setAttribute("open", "");
   }
 }
 
-function failsBelow(steps, at) {
+/** Whether a step below that at a place passes a test. */
+function isBelow(steps, at, test) {
   for (let next = at + 1; next < steps.length && steps[next].depth > steps[at].depth; next++)
-    if (FAILED.has(steps[next].status)) return true;
+    if (test(steps[next])) return true;
   return false;
 }
 
@@ -202,4 +231,13 @@ function failsBelow(steps, at) {
 function withoutLinks(step) {
   const { parent, critical, ...own } = step;
   return own;
+}
+
+/** Scrolls what is around a range until it is in the upper half. */
+function bringIntoView(range) {
+  for (let each = range.startContainer.parentElement; each; each = each.parentElement) {
+    if (each.scrollHeight <= each.clientHeight + 1 || getComputedStyle(each).overflowY === "visible") continue;
+    const box = each === document.documentElement ? { top: 0 } : each.getBoundingClientRect();
+    each.scrollTop += range.getBoundingClientRect().top - box.top - each.clientHeight / 3;
+  }
 }
