@@ -76,15 +76,15 @@ async function follow() {
     const update = await view.show(place, address, stop.signal, begun);
     if (shown.stop === stop) shown.update = update ?? null;
   } catch (error) {
-    tell(error, place, stop, again);
+    tell(error, place, stop, again, title);
   }
 }
 
 /** Shows a failure in place of a view. */
-function tell(error, place, stop, again) {
+function tell(error, place, stop, again, what) {
   if (stop.signal.aborted || error.name === "AbortError") return;
   if (!(error instanceof Refusal)) console.error(error);
-  place.replaceChildren(failure(error, again));
+  place.replaceChildren(failure(error, again, what));
   if (error.kind === "away") checkHealth();
 }
 

@@ -357,6 +357,7 @@ export async function show(place, address, signal, begun) {
     n: ["Next hit", () => finder.next(1)],
     p: ["Hit before", () => finder.next(-1)],
     x: ["Next error", () => finder.nextError(1)],
+    s: ["Give a score to what is open", () => openScoreForm()],
     j: ["Next step", () => waterfall.move(1)],
     k: ["Step before", () => waterfall.move(-1)],
     ArrowDown: ["Next step", () => waterfall.move(1)],
@@ -389,6 +390,15 @@ export async function show(place, address, signal, begun) {
     ],
     u: ["Back to the runs", () => history.back()],
   });
+
+  /** The panel has a form for what it shows: the run or a step. */
+  function openScoreForm() {
+    if (tab === "events") show(waterfall.selected ? "step" : "run");
+    const form = panel.querySelector(".scores details");
+    if (!form) return;
+    form.setAttribute("open", "");
+    form.querySelector("input")?.focus();
+  }
 
   /** Shows what a link has: zoom, playhead, step, tab, search. */
   function restore(query) {

@@ -24,3 +24,23 @@ export function scoreLabels(scores, most = 6) {
     scores.length > most && h("small", { class: "quiet" }, `+${scores.length - most}`),
   );
 }
+
+/** Scores by name: the mean of numbers, the share of yes, or the most frequent category. */
+export function averages(scores) {
+  const named = new Map();
+  for (const score of scores)
+    if (score.value != null) named.set(score.name, [...(named.get(score.name) ?? []), score]);
+  return [...named].map(([name, all]) => {
+    const texts = all.map((score) => score.value).filter((value) => typeof value === "string");
+    if (texts.length) return { name, text: plain(mostFrequent(texts)), scores: all.length };
+    const mean = all.reduce((sum, { value }) => sum + Number(value), 0) / all.length;
+    const share = all.every(({ value }) => typeof value === "boolean");
+    return { name, text: share ? `${Math.round(mean * 100)} %` : String(Number(mean.toFixed(3))), scores: all.length };
+  });
+}
+
+function mostFrequent(texts) {
+  const counted = new Map();
+  for (const text of texts) counted.set(text, (counted.get(text) ?? 0) + 1);
+  return [...counted].sort((a, b) => b[1] - a[1])[0][0];
+}
