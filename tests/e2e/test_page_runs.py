@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, started
 from tests.support.collector import http
+from tests.support.waiting import wait_until
 
 expect.set_options(timeout=PATIENCE_MS)
 DESK = "#/runs?pipeline=travel_desk"
@@ -156,11 +157,11 @@ def test_words_may_hold_any_character(visit, collector, trace_id):
         page.keyboard.press("/")
         page.keyboard.type(words)
         page.keyboard.press("Enter")
-        expect(page.locator(".chip").filter(has_text=f"words: {words}")).to_be_visible()
-        expect(page.get_by_role("searchbox")).to_have_value(words)
+        expect(page.locator(".chip").filter(has_text=f"text: {words}")).to_be_visible()
+        expect(page.get_by_role("combobox", name="Search runs")).to_have_value(words)
         page.keyboard.press("Escape")
         page.reload()
-        expect(page.locator(".chip").filter(has_text=f"words: {words}")).to_be_visible()
+        expect(page.locator(".chip").filter(has_text=f"text: {words}")).to_be_visible()
         said = page.get_by_text(re.compile("No run matches|has no word to search for|the only one"))
         expect(said).to_be_visible()
     for words in ("ñandú", '"quoted"', "שלום"):
@@ -168,7 +169,11 @@ def test_words_may_hold_any_character(visit, collector, trace_id):
         expect(rows(page)).to_have_count(1)
 
 
-def test_a_new_run_appears_by_itself_and_changes_in_place(visit, seeded, collector, trace_id):
+def stored(collector, user):
+    return len(http("GET", f"{collector.url}/v1/traces?user={user}").json()["traces"])
+
+
+def test_a_first_run_appears_by_itself_and_changes_in_place(visit, seeded, collector, trace_id):
     page = visit.open(f"#/runs?user={trace_id}")
     expect(page.get_by_text("No run matches.")).to_be_visible()
 
@@ -179,12 +184,68 @@ def test_a_new_run_appears_by_itself_and_changes_in_place(visit, seeded, collect
     expect(rows(page).locator(".c-status")).to_contain_text("success")
 
 
-def test_runs_that_come_all_at_once_are_drawn_in_the_end(visit, collector, trace_id):
-    page = visit.open(f"#/runs?user={trace_id}")
-    expect(page.get_by_text("No run matches.")).to_be_visible()
-    ids = [f"{trace_id}_{number}" for number in range(40)]
+def test_new_runs_wait_behind_a_button_and_move_no_row(visit, collector, trace_id):
+    user, old = trace_id, f"{trace_id}_old"
+    collector.post_events([started(old, 20, user_id=user)])
+    page = visit.open(f"#/runs?user={user}")
+    expect(rows(page)).to_have_count(1)
+    top = rows(page).first.bounding_box()["y"]
 
+    collector.post_events([started(f"{user}_{n}", 5 - n, user_id=user) for n in range(3)])
+    new = page.get_by_role("button", name="3 new runs")
+    expect(new).to_be_visible()
+    collector.post_events([ended(old, 0, user_id=user)])
+    expect(rows(page).locator(".c-status")).to_contain_text("success")
+    assert rows(page).count() == 1
+    assert rows(page).first.bounding_box()["y"] == top
+
+    new.click()
+    expect(rows(page)).to_have_count(4)
+    expect(rows(page).last).to_have_attribute("data-run", old)
+    expect(new).to_have_count(0)
+
+
+def test_two_runs_ticked_with_the_mouse_are_compared(visit, seeded):
+    page = visit.open(f"{DESK}&live=off")
+    expect(rows(page)).to_have_count(len(seeded))
+    ticks = page.get_by_role("checkbox", name=re.compile("Select to compare: travel_desk"))
+    ticks.nth(0).check()
+    expect(page.get_by_text("1 run is selected")).to_be_visible()
+    ticks.nth(2).check()
+    page.get_by_role("button", name="Clear the selection").click()
+    expect(ticks.nth(0)).not_to_be_checked()
+    ids = [rows(page).nth(at).get_attribute("data-run") for at in (1, 3)]
+    ticks.nth(1).check()
+    ticks.nth(3).check()
+
+    page.get_by_role("button", name="Compare the two selected runs").click()
+
+    expect(page.locator("h1")).to_have_text("Compare")
+    assert page.url.endswith(f"#/compare/{ids[0]}/{ids[1]}")
+
+
+def test_what_was_asked_and_answered_is_in_the_list_if_known(visit, seeded):
+    """The names of the fields are those of the API; a row without them shows the prompt."""
+
+    def answer(route):
+        response = route.fetch()
+        document = response.json()
+        for run in document["traces"]:
+            run |= {"asked": "where is <b>it</b>?", "answered": "in Lima"}
+        route.fulfill(response=response, json=document)
+
+    visit.page.route("**/v1/traces?**", answer)
+    page = visit.open(f"{DESK}&live=off")
+
+    expect(rows(page).first.locator(".prompt")).to_have_text("where is <b>it</b>? → in Lima")
+
+
+def test_a_list_of_many_runs_is_drawn_in_the_end(visit, collector, trace_id):
+    ids = [f"{trace_id}_{number}" for number in range(40)]
     collector.post_events([ended(each, user_id=trace_id) for each in ids])
+    wait_until(lambda: stored(collector, trace_id) == len(ids), timeout=60)
+    page = visit.open(f"#/runs?user={trace_id}")
+
     expect(rows(page)).to_have_count(len(ids))
     expect(page.locator(".runlist tbody a.what")).to_have_count(len(ids))
     assert page.locator(".runlist tr.new").count() == 0, "when all is new, nothing stands out"

@@ -38,6 +38,7 @@ async def readyz(request: Request) -> JSONResponse:
             **parts.store_state(),
         },
         "clock": parts.clock.status().document(),
+        "jaeger": bool(parts.jaeger_url),
     }
     return JSONResponse(body, status_code=200 if accepts else 503)
 

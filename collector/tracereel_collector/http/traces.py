@@ -25,8 +25,9 @@ from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
 from tracereel_collector.query.counting import FACETS
 from tracereel_collector.query.filters import RANGES, Decided, Scored, TraceFilters
+from tracereel_collector.query.found_details import MAX_EXECUTIONS, MAX_SCORES
 from tracereel_collector.query.replay import check_trace_id
-from tracereel_collector.query.search import MAX_BUCKETS, MAX_EXECUTIONS, MAX_RUNS, SearchQuery
+from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, SearchQuery
 from tracereel_collector.query.window import DAY, parse_window
 from tracereel_collector.store.rollups import TAG_KINDS
 
@@ -86,6 +87,7 @@ async def get_traces(
     facets: Text = None,
     histogram: Annotated[int, Query(ge=0, le=MAX_BUCKETS)] = 0,
     executions: Annotated[int, Query(ge=0, le=MAX_EXECUTIONS)] = 0,
+    scores: Annotated[int, Query(ge=0, le=MAX_SCORES)] = 0,
 ) -> Response:
     """Search runs, newest first by default; pass `next` as `?cursor=` for the next page."""
     given = locals()
@@ -129,6 +131,7 @@ async def get_traces(
         facets=counted,
         buckets=histogram,
         executions=executions,
+        scores=scores,
     )
     return await query_json(request, lambda parts, tenant: parts.search.document(tenant, question))
 

@@ -226,13 +226,19 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-def _add_text(made: FilterSql, text: str) -> None:
+def phrases_and_words(text: str) -> tuple[list[str], list[str]]:
+    """Return what stands in quotes, and the other words in lower case without duplicates."""
     phrases = [phrase for phrase in _PHRASE.findall(text) if _WORD.search(phrase)]
     words = [word.lower() for word in _WORD.findall(_PHRASE.sub(" ", text))]
+    return phrases, list(dict.fromkeys(words))
+
+
+def _add_text(made: FilterSql, text: str) -> None:
+    phrases, words = phrases_and_words(text)
     if text.strip() and not (phrases or words):
         raise InvalidFilterError(f"q: {text[:80]!r} has no word to search for")
     _few("q", (*words, *phrases), MAX_WORDS)
-    for number, word in enumerate(dict.fromkeys(words)):
+    for number, word in enumerate(words):
         name = f"word_{number}"
         found = _IN_TEXTS % f"hasAllTokens(text, {{{name}:Array(String)}})"
         made.columns[name] = f"max(s.trace_id GLOBAL IN ({found}))"

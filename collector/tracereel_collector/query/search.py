@@ -29,6 +29,7 @@ from tracereel_collector.query.filters import (
     TraceFilters,
     as_sql,
 )
+from tracereel_collector.query.found_details import add_executions, add_passages, add_scores
 from tracereel_collector.query.store_reader import Row, StoreReader, read_rows, usd
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
 from tracereel_collector.store.rollups import TAG_KINDS
@@ -36,7 +37,6 @@ from tracereel_collector.store.sql import query
 
 MAX_RUNS = 500
 MAX_BUCKETS = 500
-MAX_EXECUTIONS = 100
 REACH = 6 * HOUR
 """Time around a window in which further rows of its runs are searched."""
 _WIDER = (HOUR, DAY, 8 * DAY)
@@ -62,6 +62,8 @@ class SearchQuery:
     buckets: int = 0
     executions: int = 0
     """Agent executions returned per run."""
+    scores: int = 0
+    """Scores returned per run."""
 
     @property
     def digest(self) -> str:
@@ -152,8 +154,15 @@ class Search:
         answer: dict[str, Any] = {"traces": [], "next": None, "window": question.window.shown()}
         if question.limit:
             answer["traces"], answer["next"] = self._page(question, condition, reach)
+        runs = answer["traces"]
         if question.executions:
-            self._add_executions(tenant, answer["traces"], question.executions)
+            add_executions(self.store, tenant, runs, question.executions)
+        if question.scores:
+            add_scores(self.store, tenant, runs, question.scores)
+        if question.filters.text and runs:
+            hours = _in_window(condition, question.window).parameters
+            reached = {name: hours[name] for name in ("first_hour", "last_hour")}
+            add_passages(self.store, tenant, runs, question.filters.text, **reached)
         if question.facets or question.buckets:
             answer |= self._counts(question, condition, reach)
         return answer
@@ -298,17 +307,6 @@ class Search:
             if emitters and gone.keys() >= set(emitters):
                 row.status = CRASHED
         return {row.run: row for row in rows}
-
-    def _add_executions(self, tenant: str, runs: Sequence[dict[str, Any]], most: int) -> None:
-        """Add the first executions of each run; runs known only from spans have none."""
-        by_run: dict[str, list[dict[str, str]]] = {run["trace_id"]: [] for run in runs}
-        if by_run:
-            given = {"tenant": tenant, "runs": list(by_run), "most": most}
-            rows = read_rows(self.store, query("run_executions"), tuple[str, str, str], **given)
-            for run_id, agent, status in rows:
-                by_run[run_id].append({"agent": agent, "status": status})
-        for run in runs:
-            run["executions"] = by_run[run["trace_id"]]
 
     def _counts(self, question: SearchQuery, condition: FilterSql, reach: Reach) -> dict[str, Any]:
         """Return `facets` and `histogram` as requested, from a single query."""

@@ -11,6 +11,7 @@ from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.filters import COLUMNS
+from tracereel_collector.query.found_details import MAX_SCORES, add_scores
 from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.search import Reach, Search
 from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row, usd
@@ -173,6 +174,7 @@ class Sessions:
             )
         shown = dict(list(starts.items())[:MAX_TURNS])
         turns = self.search.by_ids(tenant, shown)
+        add_scores(self.store, tenant, turns, MAX_SCORES)
         steps = self._steps(tenant, turns)
         runs = [turn["trace_id"] for turn in turns]
         numbers = self._numbers(tenant, runs)

@@ -2,13 +2,15 @@
 
 import { here } from "./shell/address.js";
 import { Refusal, ask } from "./shell/ask.js";
+import { noteCollector } from "./shell/collector.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
 import { readRun } from "./run/reading.js";
-import { questionOf, readRuns } from "./runs/filters.js";
+import { questionOf, readRuns } from "./runs/parameters.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
 import { collectorAnswers, failure, loading } from "./shell/states.js";
 import { setUpTheme } from "./shell/theme.js";
+import { useColours } from "./shell/words.js";
 
 /** Loader, title and early request of each view. */
 const VIEWS = {
@@ -46,6 +48,7 @@ async function follow() {
   const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
   shown = { key, update: null, stop, place };
   useKeys({});
+  useColours([]);
   const [load, title, begin] = VIEWS[address.view] ?? [];
   document.title = title ? `${title} · tracereel` : "tracereel";
   for (const each of document.querySelectorAll("#views a")) {
@@ -73,15 +76,15 @@ async function follow() {
     const update = await view.show(place, address, stop.signal, begun);
     if (shown.stop === stop) shown.update = update ?? null;
   } catch (error) {
-    tell(error, place, stop, again);
+    tell(error, place, stop, again, title);
   }
 }
 
 /** Shows a failure in place of a view. */
-function tell(error, place, stop, again) {
+function tell(error, place, stop, again, what) {
   if (stop.signal.aborted || error.name === "AbortError") return;
   if (!(error instanceof Refusal)) console.error(error);
-  place.replaceChildren(failure(error, again));
+  place.replaceChildren(failure(error, again, what));
   if (error.kind === "away") checkHealth();
 }
 
@@ -93,7 +96,9 @@ async function checkHealth() {
   const place = document.getElementById("health");
   let [state, text] = ["good", "Collector is healthy"];
   try {
-    const { queue, store } = await ask("/readyz");
+    const ready = await ask("/readyz");
+    const { queue, store } = ready;
+    noteCollector(ready);
     if (away) { away = false; collectorAnswers(); }
     if (!queue.accepts) [state, text] = ["bad", "No data is accepted"];
     else if (!store.answers) [state, text] = ["warn", "Store is not responding"];

@@ -78,6 +78,8 @@ class Run(Model):
     tokens: int | None = None
     cost_usd: float | None = None
     lowest_confidence: float | None = None
+    passage: str | None = None
+    """Text around the first hit of a text search."""
 
 
 class RunPage(Model):

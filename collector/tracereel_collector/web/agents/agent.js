@@ -26,7 +26,7 @@ export async function show(place, address, signal) {
           link("#/agents", "Agents", { class: "quiet" }),
           h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
           h("h1", {}, agentName(name)),
-          link(made("runs", [], { agent: name, from }), "Its runs"),
+          link(made("runs", [], { agent: name, from }), "Runs"),
           agent.failed > 0 && link(made("runs", [], { agent: name, status: "failed", from }), "Failed runs"),
           h(
             "span",
@@ -90,7 +90,7 @@ export async function show(place, address, signal) {
               ),
               plot(
                 "Cost",
-                "per step of time",
+                "per interval",
                 agent.cost_usd == null
                   ? h("p", { class: "quiet" }, "No call reported a cost.")
                   : linesOverTime(series, ["cost_usd"], `Cost over time, ${cost(agent.cost_usd)} in all`, cost),
@@ -122,7 +122,7 @@ function pairs(counts, title, addressOf) {
   return h(
     "table",
     { class: "grid tight" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title), h("th", { scope: "col", class: "number" }, "Times"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title), h("th", { scope: "col", class: "number" }, "Calls"))),
     h(
       "tbody",
       {},

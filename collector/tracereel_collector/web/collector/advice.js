@@ -64,7 +64,7 @@ export function adviceFor({ samples, ready, emitters, quarantine, stuck, awaySin
     say(
       "warn",
       `${several(silent.length, "emitter is", "emitters are")} silent.`,
-      "They ended without a goodbye, or are cut off." +
+      "They stopped without a last message, or are cut off." +
         " What they left on disk is sent by the next process that uses their spool.",
     );
   const missing = emitters.reduce((total, each) => total + (each.missing ?? 0), 0);
@@ -93,7 +93,7 @@ export function adviceFor({ samples, ready, emitters, quarantine, stuck, awaySin
       "good",
       "No problems.",
       pending
-        ? `${several(pending, "record is", "records are")} on the way, as always.`
+        ? `${several(pending, "record is", "records are")} pending.`
         : "Everything that was acknowledged is stored.",
     );
   return found;

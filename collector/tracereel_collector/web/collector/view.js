@@ -65,7 +65,7 @@ export async function show(place, address, signal) {
             "span",
             { class: "quiet" },
             state.awaySince
-              ? "away"
+              ? "unreachable"
               : state.ready
                 ? storeOf(state.ready.store)
                 : "not ready",
@@ -162,7 +162,7 @@ const COLUMNS = {
   duplicate: "Sent twice, kept once",
   stored: "In the store",
   quarantined: "Refused by the store",
-  pending: "On disk, on the way to the store",
+  pending: "On disk, not in the store yet",
 };
 
 function kinds(samples) {
@@ -296,7 +296,7 @@ function emitterTable(emitters) {
                   ["Last heard", "number"],
                   ["Claimed", "number", "Events it says it has recorded"],
                   ["Stored", "number", "Events of it that are stored"],
-                  ["Missing", "number", "Claimed, and neither stored nor on the way"],
+                  ["Missing", "number", "Numbered by the emitter, and neither stored nor pending"],
                   ["Spooled", "number", "Still on its own disk"],
                 ].map(([title, kind, hint]) => h("th", { scope: "col", class: kind, title: hint }, title)),
               ),
@@ -404,5 +404,5 @@ function quarantineTable(entries, read, open) {
 }
 
 function storeOf({ kind, engine, answers }) {
-  return `store ${plain(kind)}, ${plain(engine ?? (answers ? "answers" : "away"))}`;
+  return `store ${plain(kind)}, ${plain(engine ?? (answers ? "ready" : "unreachable"))}`;
 }

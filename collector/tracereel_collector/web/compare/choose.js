@@ -8,10 +8,12 @@ import { clock, cost, duration, plain } from "../shell/words.js";
 
 export async function showChoice(place, id, signal) {
   const query = new URLSearchParams({ limit: "50" });
+  let name = null;
   if (id) {
     // A page of one entry: of a long run the whole is not needed for its name.
     const { summary } = await ask(`${path("v1", "replay", id)}?limit=1&linked=false`, { signal });
-    if (summary.pipeline_type) query.set("pipeline", summary.pipeline_type);
+    name = summary.pipeline_type;
+    if (name) query.set("pipeline", name);
   }
   const { traces } = await ask(`/v1/traces?${query}`, { signal });
   const others = traces.filter((run) => run.trace_id !== id);
@@ -46,7 +48,7 @@ export async function showChoice(place, id, signal) {
       h(
         "p",
         { class: "quiet" },
-        others.length ? "Runs of the same pipeline, the newest first:" : "There is no other run like it yet.",
+        others.length ? "Runs of the same pipeline, the newest first:" : nothingElse(name),
       ),
       others.length > 0 &&
         h(
@@ -92,4 +94,8 @@ export async function showChoice(place, id, signal) {
         ),
     ),
   );
+}
+
+function nothingElse(pipeline) {
+  return pipeline ? `No other run of the pipeline ${plain(pipeline)} yet.` : "There is no other run yet.";
 }

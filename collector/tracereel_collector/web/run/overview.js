@@ -99,12 +99,14 @@ export function warnings(run, completeness, { onSelect }) {
   if (run.state === "crashed")
     made.push(
       notice(
-        "bad",
+        failed ? "warn" : "bad", // one red notice is enough for one run
         h("span", {}, h("b", {}, "The process is gone."), " Its heartbeats stopped before this run ended."),
       ),
     );
   if (run.state === "unknown")
-    made.push(notice("warn", h("span", {}, h("b", {}, "The end is not known."), " It may still be on its way.")));
+    made.push(
+      notice("warn", h("span", {}, h("b", {}, "The end is not known."), " Its last events may still be pending.")),
+    );
   const clocks = wrongClocks(summary, completeness);
   if (clocks.length)
     made.push(
@@ -254,7 +256,7 @@ export function overview(run, { onSelect, said, more = [] }) {
             h(
               "tr",
               {},
-              ["Agent", "Times", "Time", "Cost"].map((each, at) =>
+              ["Agent", "Calls", "Time", "Cost"].map((each, at) =>
                 h("th", { scope: "col", class: at ? "number" : "" }, each),
               ),
             ),
@@ -275,7 +277,7 @@ export function overview(run, { onSelect, said, more = [] }) {
                     sum.failed > 0 && h("span", { class: "bad" }, ` ${sum.failed} failed`),
                   ),
                   h("td", { class: "number" }, count(sum.times)),
-                  h("td", { class: "number" }, sum.open ? "going on" : duration(sum.time)),
+                  h("td", { class: "number" }, sum.open ? (run.running ? "running" : "not ended") : duration(sum.time)),
                   h("td", { class: "number" }, sum.cost ? cost(sum.cost) : NONE),
                 ),
               ),

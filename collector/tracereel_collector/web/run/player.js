@@ -70,7 +70,7 @@ export class Player {
         "span",
         { class: "figures" },
         figure("ended", "steps done"),
-        figure("going", "going on"),
+        figure("going", "running"),
         figure("tokens", "tokens"),
         figure("cost", "cost"),
       ),

@@ -31,7 +31,7 @@ export function replaySections(found) {
       "section",
       { class: "again" },
       h("h3", { class: "quiet" }, "Re-execute"),
-      found.command ? commandLine(plain(found.command)) : null,
+      found.command ? commandLine(`${plain(found.command)} --endpoint ${location.origin}`) : null,
       h("p", {}, sentence(found)),
       found.reasons.length > 0 &&
         h(

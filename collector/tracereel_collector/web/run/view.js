@@ -2,15 +2,18 @@
 
 import { ScoreBox } from "../content/scores.js";
 import { QuestionAndAnswer } from "../content/summary.js";
-import { address as made, change } from "../shell/address.js";
+import { address as made, change, runsAddress } from "../shell/address.js";
 import { ask, follow, path } from "../shell/ask.js";
 import { button, copyButton, h, link, paced } from "../shell/elements.js";
 import { badge, replace } from "../shell/pieces.js";
+import { collector, collectorKnown } from "../shell/collector.js";
+import { scoreLabels } from "../shell/scores.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { failure } from "../shell/states.js";
-import { clock, count, plain, several, shortId } from "../shell/words.js";
+import { clock, count, plain, several, shortId, useColours } from "../shell/words.js";
 import { StepDetails } from "./details.js";
 import { Events, linesOf } from "./events.js";
+import { Finder } from "./finder.js";
 import { Run } from "./model.js";
 import { chainLine, figures, overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
@@ -20,6 +23,7 @@ import { splitter } from "./splitter.js";
 import { Waterfall } from "./waterfall.js";
 
 const FRESH_MS = 15 * 60_000;
+const KEPT_AFTER_MS = 400;
 /** On a screen this narrow, a step is read on all of it. */
 const NARROW = matchMedia("(max-width: 700px)");
 
@@ -32,11 +36,28 @@ export async function show(place, address, signal, begun) {
   let eventsOfLong = null;
   let completeness = null;
   let replayable = null;
+  let scored = [];
 
   const head = h("header", { class: "run-head" });
   const panel = h("div", { class: "panel-body", id: "panel", role: "tabpanel", tabindex: "-1" });
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "About the run", on: { keydown: turnTabs } });
-  const waterfall = new Waterfall({ onSelect: select, onSeek: (moment) => { player.pause(); player.seek(moment); } });
+  const waterfall = new Waterfall({
+    onSelect: select,
+    onSeek: (moment) => { player.pause(); player.seek(moment); },
+    onZoom: (from, to) => change({ zoom: zoomText(from, to) }, { silent: true }),
+  });
+  const finder = new Finder({
+    id,
+    run: () => run,
+    panel,
+    signal,
+    onHit: (step) => select(step),
+    onChange: () => {
+      change({ q: finder.field.value.trim() }, { silent: true });
+      waterfall.redraw();
+    },
+  });
+  waterfall.isHit = (step) => finder.has(step);
   const events = new Events({
     onChoose: (line) => {
       player.pause();
@@ -50,6 +71,7 @@ export async function show(place, address, signal, begun) {
     },
     onMoment: (moment) => {
       waterfall.seek(moment);
+      keepMoment();
       if (tab === "events") events.seek(moment);
       else events.moment = moment;
     },
@@ -72,9 +94,11 @@ export async function show(place, address, signal, begun) {
   const stage = h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element);
   const back = button("‹ Back to the run", () => (pushed ? history.back() : leave()), { class: "back-to-run" });
   const main = h("div", { class: "run-main" });
+  stage.prepend(finder.element);
   main.append(stage, splitter(main, signal), h("aside", { class: "panel" }, back, tabs, panel));
   const frame = h("div", { class: "run" }, head, main);
   let tab = "run";
+  let momentTimer;
   let pushed = false;
 
   /** On a phone the panel takes the whole screen; Back, of the page or of the phone, returns to the run. */
@@ -130,6 +154,20 @@ export async function show(place, address, signal, begun) {
     );
   }
 
+  /** The playhead is in the address too, where browsers limit the changes. */
+  function keepMoment() {
+    clearTimeout(momentTimer);
+    momentTimer = setTimeout(() => {
+      if (signal.aborted || player.playing) return;
+      change({ at: player.moment >= run.length ? null : Number(player.moment.toFixed(3)) }, { silent: true });
+    }, KEPT_AFTER_MS);
+  }
+
+  function keepTab() {
+    const usual = waterfall.selected ? "step" : "run";
+    change({ tab: tab === usual ? null : tab }, { silent: true });
+  }
+
   function show(next) {
     tab = next;
     drawTabs();
@@ -142,6 +180,7 @@ export async function show(place, address, signal, begun) {
       if (run.outlined) eventsOfLong ??= readLong().catch(showFailure);
     } else if (tab === "step") showStep();
     else showRun();
+    keepTab();
     panel.classList.toggle("fixed", tab === "events");
   }
 
@@ -179,6 +218,7 @@ export async function show(place, address, signal, begun) {
   function select(step, { tab: wanted = "step" } = {}) {
     if (!run.byId.has(step)) return;
     waterfall.select(step);
+    finder.show(step);
     // A step that covers the screen is a place of its own, which the phone's Back leaves.
     const covers = wanted === "step" && NARROW.matches && !frame.classList.contains("reading");
     const before = location.hash;
@@ -199,7 +239,7 @@ export async function show(place, address, signal, begun) {
       h(
         "div",
         { class: "run-title" },
-        link("#/runs", "Runs", { class: "quiet" }),
+        link(runsAddress(), "Runs", { class: "quiet" }),
         h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
         h("h1", {}, name),
         badge(run.state),
@@ -213,12 +253,10 @@ export async function show(place, address, signal, begun) {
           link(made("compare", [id]), "Compare", { title: "With another run" }),
           link(where, "JSON", { title: "The run as JSON: steps, chains, sums" }),
           link(path("v1", "replay", id), "Timeline", { title: "Its events in order, as JSON" }),
-          link(path("v1", "traces", otel, "jaeger"), "Jaeger", {
-            title: "The trace in Jaeger, or as its API has it where no Jaeger is known",
-          }),
+          collector.jaeger && link(path("v1", "traces", otel, "jaeger"), "Jaeger", { title: "The trace in Jaeger" }),
         ),
       ),
-      figures(run),
+      h("div", { class: "run-facts" }, figures(run), scoreLabels(scored)),
       ...warnings(run, completeness, { onSelect: select }),
     );
   }
@@ -315,6 +353,11 @@ export async function show(place, address, signal, begun) {
         player.seek(run.length);
       },
     ],
+    "/": ["Find in the run", () => finder.focus()],
+    n: ["Next hit", () => finder.next(1)],
+    p: ["Hit before", () => finder.next(-1)],
+    x: ["Next error", () => finder.nextError(1)],
+    s: ["Give a score to what is open", () => openScoreForm()],
     j: ["Next step", () => waterfall.move(1)],
     k: ["Step before", () => waterfall.move(-1)],
     ArrowDown: ["Next step", () => waterfall.move(1)],
@@ -348,14 +391,50 @@ export async function show(place, address, signal, begun) {
     u: ["Back to the runs", () => history.back()],
   });
 
+  /** The panel has a form for what it shows: the run or a step. */
+  function openScoreForm() {
+    if (tab === "events") show(waterfall.selected ? "step" : "run");
+    const form = panel.querySelector(".scores details");
+    if (!form) return;
+    form.setAttribute("open", "");
+    form.querySelector("input")?.focus();
+  }
+
+  /** Shows what a link has: zoom, playhead, step, tab, search. */
+  function restore(query) {
+    const [from, to] = (query.get("zoom") ?? "").split("-").map(Number);
+    if (query.has("zoom")) waterfall.zoomTo(from, to);
+    const at = Number(query.get("at"));
+    if (query.has("at") && at >= 0) player.seek(at);
+    const step = query.get("step");
+    const tabs = ["run", "step", "events"];
+    if (step && run.byId.has(step)) select(step, { tab: tabs.includes(query.get("tab")) ? query.get("tab") : "step" });
+    else if (tabs.includes(query.get("tab"))) show(query.get("tab"));
+    finder.show(waterfall.selected);
+    if (query.get("q")) finder.find(query.get("q"), { go: !step });
+  }
+
+  /** The newest scores of the run and its steps, for the head. */
+  async function readScores() {
+    const query = new URLSearchParams({ trace_id: id, limit: "50" });
+    const answer = await ask(`/v1/scores?${query}`, { signal }).catch(() => null);
+    scored = (answer?.scores ?? []).map((score) => ({
+      ...score,
+      of_step: Boolean(score.span_id || score.execution_id),
+    }));
+    if (scored.length && !signal.aborted) drawHead();
+  }
+
+  useColours([...new Set(run.steps.map((step) => step.agent ?? step.name))]);
   drawHead();
   show("run");
   place.replaceChildren(frame);
   waterfall.set(run);
   player.set(run, moments());
-  const wanted = address.query.get("step");
-  if (wanted && run.byId.has(wanted)) select(wanted);
+  restore(address.query);
   readRest().catch(showFailure);
+  readScores();
+  collectorKnown.then(() => { if (!signal.aborted) drawHead(); });
   return ({ query }) => {
     const step = query.get("step");
     if (!step) leave();
@@ -371,4 +450,9 @@ function grouped(entries) {
     groups.get(key).push(entry);
   }
   return groups;
+}
+
+/** A zoom as a link has it, in milliseconds. */
+function zoomText(from, to) {
+  return to == null ? null : `${Number(from.toFixed(3))}-${Number(to.toFixed(3))}`;
 }

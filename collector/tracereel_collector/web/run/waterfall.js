@@ -1,6 +1,6 @@
 // Waterfall: every step as a bar on one time scale, with critical path and playhead.
 
-import { h } from "../shell/elements.js";
+import { button, h } from "../shell/elements.js";
 import { colourOf, cost, count, duration, kindName, plain, roundStep, signOf } from "../shell/words.js";
 import { Rows } from "./rows.js";
 
@@ -32,7 +32,15 @@ function legend() {
 }
 
 export class Waterfall {
-  constructor({ onSelect, onSeek }) {
+  /**
+   * `onZoom` is called after a zoom with its ends in milliseconds, or with nothing for the whole run.
+   * @param {{ onSelect: (step: string) => void, onSeek: (moment: number) => void,
+   *   onZoom?: (from?: number, to?: number) => void }} options
+   */
+  constructor({ onSelect, onSeek, onZoom = () => {} }) {
+    this.onZoom = onZoom;
+    /** @type {(step: string) => boolean} whether a step is a hit of a search */
+    this.isHit = () => false;
     this.folded = new Set();
     this.selected = null;
     this.moment = 0;
@@ -53,7 +61,17 @@ export class Waterfall {
       on: { pointerdown: (event) => this.#scrub(event) },
       title: "Click or drag to move the playhead",
     });
-    this.head = h("div", { class: "waterfall-head" }, h("div", { class: "names" }, "Step", legend()), this.ticks);
+    this.back = button("Whole run", () => this.zoom(null), {
+      class: "small zoom-out",
+      title: "Zoom out (0)",
+      hidden: true,
+    });
+    this.head = h(
+      "div",
+      { class: "waterfall-head" },
+      h("div", { class: "names" }, "Step", this.back, legend()),
+      this.ticks,
+    );
     this.playhead = h("div", { class: "playhead", "aria-hidden": "true" });
     this.track = h("div", { class: "playtrack", "aria-hidden": "true" }, this.playhead);
     this.element = h(
@@ -79,7 +97,13 @@ export class Waterfall {
     return this.from === 0 && (this.to >= this.previous || this.to === this.run.length);
   }
 
+  /** Draws the rows again, as when the hits of a search are others. */
+  redraw() {
+    this.#refresh();
+  }
+
   #refresh() {
+    this.back.hidden = this.whole;
     this.previous = this.run.length;
     this.visible = this.run.visible(this.folded);
     this.#drawTicks();
@@ -140,7 +164,12 @@ export class Waterfall {
     const row = h(
       "div",
       {
-        class: `step-row${step.id === this.selected ? " selected" : ""}${step.wasted ? " wasted" : ""}`,
+        class: [
+          "step-row",
+          step.id === this.selected && "selected",
+          step.wasted && "wasted",
+          this.isHit(step.id) && "hit",
+        ].filter(Boolean).join(" "),
         id: `step-${step.index}`,
         role: "treeitem",
         "aria-level": step.depth + 1,
@@ -152,6 +181,7 @@ export class Waterfall {
           step.status.replaceAll("_", " "),
           `at ${duration(step.begin)}`,
           step.critical && "on the critical path",
+          this.isHit(step.id) && "found",
           step.clock_shift_ms && `moved by ${duration(step.clock_shift_ms)} because clocks disagree`,
         ].filter(Boolean).join(", "),
         "data-index": step.index,
@@ -254,6 +284,15 @@ export class Waterfall {
       const room = Math.max((step.finish - step.begin) * .08, this.run.length * 1e-6);
       [this.from, this.to] = [Math.max(0, step.begin - room), Math.min(this.run.length, step.finish + room)];
     } else [this.from, this.to] = [0, this.run.length];
+    this.#refresh();
+    if (step) this.onZoom(this.from, this.to);
+    else this.onZoom();
+  }
+
+  /** Shows a part of the run, as a link has it. */
+  zoomTo(from, to) {
+    if (!(from >= 0 && to > from && from < this.run.length)) return;
+    [this.from, this.to] = [from, Math.min(to, this.run.length)];
     this.#refresh();
   }
 

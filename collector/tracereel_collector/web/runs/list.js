@@ -4,8 +4,12 @@
 import { address, go, here } from "../shell/address.js";
 import { h, link } from "../shell/elements.js";
 import { badge } from "../shell/pieces.js";
-import { MOST_EXECUTIONS } from "./filters.js";
-import { NONE, clock, colourOf, compact, confidence, cost, count, duration, plain } from "../shell/words.js";
+import { isEmpty, pieces, wantedOf } from "../shell/hits.js";
+import { scoreLabels } from "../shell/scores.js";
+import {
+  NONE, apart, clock, colourOf, compact, confidence, cost, count, duration, plain, useColours,
+} from "../shell/words.js";
+import { MOST_EXECUTIONS } from "./parameters.js";
 
 const MOST_ERRORS = 2;
 const KNOWN = new Set(["failed", "cancelled", "running"]);
@@ -14,6 +18,7 @@ const PER_FRAME = 6;
 /** New rows are highlighted if there are at most this many. */
 const MOST_POINTED_OUT = 5;
 const COLUMNS = [
+  ["c-tick", "", null, "Select two runs to compare them"],
   ["c-status", "Status", null, "How it ended, and what went wrong"],
   ["c-run", "Run"],
   ["c-agents", "Agents", null, "One block for each execution of an agent, in order; those that failed are marked red"],
@@ -25,17 +30,28 @@ const COLUMNS = [
   ["c-small", "Errors", "errors", "Steps that failed"],
   ["c-small", "Retries", null, "Number of retries"],
   ["c-small", "Fallbacks", null, "Number of fallbacks to another agent"],
+  ["c-scores", "Scores", null, "The newest scores of the run and its steps"],
 ];
 
 export class RunList {
-  constructor({ onSort }) {
+  /** `onTick` is called with the ids of the runs that are ticked. */
+  constructor({ onSort, onTick }) {
+    this.onTick = onTick;
+    this.ticked = [];
+    this.agents = new Set();
+    this.wanted = wantedOf("");
     this.rows = new Map();
     this.order = [];
     this.undrawn = [];
     this.chosen = null;
     this.onSort = onSort;
     this.head = h("tr");
-    this.body = h("tbody", { on: { click: (event) => this.#click(event) } });
+    this.body = h("tbody", {
+      on: {
+        click: (event) => this.#click(event),
+        change: (event) => this.tick(event.target.closest("tr").dataset.run, event.target.checked),
+      },
+    });
     this.element = h("table", { class: "grid runlist" }, h("thead", {}, this.head), this.body);
   }
 
@@ -43,8 +59,29 @@ export class RunList {
     return this.order.length;
   }
 
+  has(id) {
+    return this.rows.has(id);
+  }
+
+  /** Agents that were seen in the list so far. */
+  notice(names) {
+    const before = this.agents.size;
+    for (const name of names) this.agents.add(name);
+    if (this.agents.size === before || !useColours(this.agents)) return;
+    for (const known of this.rows.values()) known.drawn = null;
+  }
+
+  /** Changes the rows that are there and moves none; of a `whole` list, those that are no longer in it go. */
+  refresh(runs, { whole }) {
+    const at = new Map(runs.map((run) => [run.trace_id, run]));
+    const kept = whole ? this.order.filter((id) => at.has(id)) : this.order;
+    this.show(kept.map((id) => at.get(id) ?? this.rows.get(id).run));
+  }
+
   show(runs, { append = false } = {}) {
     this.#showHead();
+    this.wanted = wantedOf(here().query.get("q") ?? "");
+    this.notice(runs.flatMap((run) => run.agents));
     const first = this.order.length === 0;
     const order = append ? [...this.order] : [];
     const inView = Math.max(0, Math.floor(-this.body.getBoundingClientRect().top / ROW));
@@ -63,6 +100,8 @@ export class RunList {
     if (!first && !append && arrived.length <= MOST_POINTED_OUT) for (const row of arrived) row.classList.add("new");
     const kept = new Set(order);
     for (const [id, { row }] of this.rows) if (!kept.has(id)) { row.remove(); this.rows.delete(id); }
+    this.#keepTicks(this.ticked.filter((id) => kept.has(id)));
+    this.element.classList.toggle("with-scores", order.some((id) => this.rows.get(id).run.scores?.length));
     let at = this.body.firstElementChild;
     for (const id of order) {
       const { row } = this.rows.get(id);
@@ -95,9 +134,10 @@ export class RunList {
   #fill(known) {
     if (!known || known.drawn === known.text) return;
     const focused = known.row.contains(document.activeElement);
-    known.row.replaceChildren(...cellsOf(known.run));
+    const inBox = focused && document.activeElement.matches("input");
+    known.row.replaceChildren(...this.#cellsOf(known.run));
     known.drawn = known.text;
-    if (focused) known.row.querySelector("a").focus({ preventScroll: true });
+    if (focused) known.row.querySelector(inBox ? "input" : "a").focus({ preventScroll: true });
   }
 
   #showHead() {
@@ -108,6 +148,7 @@ export class RunList {
     if (this.headState === state) return;
     this.headState = state;
     this.head.replaceChildren(...COLUMNS.map(([name, title, column, hint]) => {
+      if (!title) return h("td", { class: name, title: hint });
       if (!column) return h("th", { class: name, scope: "col", title: hint }, title);
       const current = column === sort;
       const turned = current && order === "desc" ? "asc" : "desc";
@@ -131,8 +172,33 @@ export class RunList {
 
   #click(event) {
     const row = event.target.closest("tr");
-    if (!row || event.target.closest("a") || String(getSelection())) return;
-    go("run", [row.dataset.run]);
+    if (!row || event.target.closest("a, .c-tick") || String(getSelection())) return;
+    this.#open(row.dataset.run);
+  }
+
+  #open(id) {
+    go("run", [id], this.#passing());
+  }
+
+  /** What a run is searched for is passed on to it. */
+  #passing() {
+    return isEmpty(this.wanted) ? undefined : { q: here().query.get("q") };
+  }
+
+  /** Ticks a run or removes its tick; of three the first one loses it. */
+  tick(id, on = !this.ticked.includes(id)) {
+    this.#keepTicks([...this.ticked.filter((each) => each !== id), ...(on ? [id] : [])].slice(-2));
+  }
+
+  #keepTicks(ids) {
+    if (String(ids) === String(this.ticked)) return;
+    this.ticked = ids;
+    for (const [id, { row }] of this.rows) {
+      row.classList.toggle("picked", ids.includes(id));
+      const box = row.querySelector(".c-tick input");
+      if (box) box.checked = ids.includes(id);
+    }
+    this.onTick(ids);
   }
 
   move(by) {
@@ -142,11 +208,7 @@ export class RunList {
   }
 
   open() {
-    if (this.chosen) go("run", [this.chosen]);
-  }
-
-  mark(id) {
-    for (const [each, { row }] of this.rows) row.classList.toggle("picked", each === id);
+    if (this.chosen) this.#open(this.chosen);
   }
 
   #choose(id, { scroll }) {
@@ -162,6 +224,65 @@ export class RunList {
       row.scrollIntoView({ block: "nearest" });
     }
   }
+
+  #cellsOf(run) {
+    return [
+      h(
+        "td",
+        { class: "c-tick" },
+        h(
+          "label",
+          {},
+          h("input", {
+            type: "checkbox",
+            checked: this.ticked.includes(run.trace_id),
+            "aria-label": `Select to compare: ${nameOf(run)}, ${clock(run.started_at)}`,
+          }),
+        ),
+      ),
+      statusOf(run),
+      h(
+        "td",
+        { class: "c-run" },
+        link(address("run", [run.trace_id], this.#passing()), nameOf(run), {
+          class: "what",
+          title: plain(run.trace_id),
+        }),
+        this.#said(run),
+      ),
+      h("td", { class: "c-agents" }, agentStrip(run)),
+      h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
+      h(
+        "td",
+        { class: "c-num c-duration" },
+        run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms),
+      ),
+      h("td", { class: `c-num c-cost${run.cost_usd == null ? " unknown" : ""}` }, cost(run.cost_usd)),
+      h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
+      h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
+      trouble(run.errors, "error", "errors"),
+      trouble(run.retries, "retry", "retries"),
+      trouble(run.fallbacks, "fallback", "fallbacks"),
+      h("td", { class: "c-scores" }, scoreLabels(run.scores, 3)),
+    ];
+  }
+
+  /** The passage that was searched for, else what was asked and answered. */
+  #said(run) {
+    if (run.passage) {
+      const text = plain(run.passage);
+      return h("span", { class: "prompt passage", title: text },
+        pieces(text, this.wanted).map(([piece, hit]) => (hit ? h("mark", {}, piece) : piece)));
+    }
+    const asked = plain(run.asked ?? run.prompt ?? (run.answered ? "" : run.trace_id));
+    const answered = plain(run.answered ?? "");
+    return h("span", { class: "prompt", title: [asked, answered].filter(Boolean).join("\n\n").slice(0, 600) },
+      asked, answered && [h("span", { class: "arrow", "aria-label": ", answered: " }, " → "), answered]);
+  }
+}
+
+function nameOf(run) {
+  return plain(run.name ?? run.pipeline_type ?? run.trace_id);
 }
 
 /** Wide screens show only the number; narrow ones have no column heads and add the word. */
@@ -195,6 +316,7 @@ function agentStrip({ agents, executions = [] }) {
   const steps = executions.length ? executions : agents.map((agent) => ({ agent, status: "success" }));
   const shown = steps.slice(0, MOST_EXECUTIONS);
   const words = shown.map(({ agent, status }) => `${plain(agent)}${status === "success" ? "" : ` (${plain(status)})`}`);
+  const colours = apart(agents);
   const more = steps.length > shown.length;
   if (more) words.push("and more");
   return h(
@@ -206,36 +328,8 @@ function agentStrip({ agents, executions = [] }) {
       title: words.join("\n"),
     },
     shown.map(({ agent, status }) =>
-      h("span", { class: KNOWN.has(status) ? `x-${status}` : null, vars: { "--agent": colourOf(agent) } }),
+      h("span", { class: KNOWN.has(status) ? `x-${status}` : null, vars: { "--agent": colourOf(agent, colours) } }),
     ),
     more && h("small", {}, "…"),
   );
-}
-
-function cellsOf(run) {
-  return [
-    statusOf(run),
-    h(
-      "td",
-      { class: "c-run" },
-      link(address("run", [run.trace_id]), plain(run.name ?? run.pipeline_type ?? run.trace_id), {
-        class: "what",
-        title: plain(run.trace_id),
-      }),
-      h("span", { class: "prompt", title: plain(run.prompt ?? "").slice(0, 600) }, plain(run.prompt ?? run.trace_id)),
-    ),
-    h("td", { class: "c-agents" }, agentStrip(run)),
-    h("td", { class: "c-time quiet", title: run.started_at }, clock(run.started_at)),
-    h(
-      "td",
-      { class: "c-num c-duration" },
-      run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms),
-    ),
-    h("td", { class: `c-num c-cost${run.cost_usd == null ? " unknown" : ""}` }, cost(run.cost_usd)),
-    h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
-    h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
-    trouble(run.errors, "error", "errors"),
-    trouble(run.retries, "retry", "retries"),
-    trouble(run.fallbacks, "fallback", "fallbacks"),
-  ];
 }

@@ -1,32 +1,39 @@
 // View of the runs: list, facets and histogram, updated live.
 
-import { change, go, here } from "../shell/address.js";
+import { change, go, here, rememberRuns } from "../shell/address.js";
 import { ask, follow } from "../shell/ask.js";
-import { button, h, paced, toast } from "../shell/elements.js";
+import { button, h, paced } from "../shell/elements.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { failure, noData } from "../shell/states.js";
-import { several } from "../shell/words.js";
+import { count, several } from "../shell/words.js";
 import { showFacets } from "./facets.js";
-import { FILTERS, PAGE, questionOf, readRuns, searchBar, showChips } from "./filters.js";
+import { showChips, viewsOf } from "./filters.js";
 import { Histogram } from "./histogram.js";
 import { RunList } from "./list.js";
+import { FILTERS, PAGE, questionOf, readRuns } from "./parameters.js";
+import { searchBar } from "./search_box.js";
 
+/** Rows that are read at once, at most. */
+const MOST = 500;
 const COUNTED = "status,pipeline,agent,model,error,service";
 const WIDE = ["7d", "30d"];
 /** Refusals that another window or filter resolves. */
 const CORRECTED = ["bad", "slow"];
 
 export async function show(place, address, signal, begun) {
-  const list = new RunList({ onSort: (sort, order) => change({ sort, order }) });
+  const list = new RunList({ onSort: (sort, order) => change({ sort, order }), onTick: () => drawAbove() });
   const histogram = new Histogram((from, to) => change({ from, to }));
-  const facets = h("aside", { class: "facets", "aria-label": "Narrow down" });
+  const views = h("div");
+  const facets = h("div");
+  const aside = h("aside", { class: "facets", "aria-label": "Narrow down" }, facets, views);
+  const above = h("div", { class: "above", role: "status" });
   const chips = h("div", { class: "chips" });
   const below = h("div", { class: "more" });
-  const bar = searchBar({ toggleFacets: () => frame.classList.toggle("with-facets"), toggleLive });
+  const bar = searchBar({ toggleFacets: () => frame.classList.toggle("with-facets"), toggleLive, signal });
   const frame = h(
     "div",
     { class: "runs" },
-    facets,
+    aside,
     h(
       "div",
       { class: "runs-main" },
@@ -34,6 +41,7 @@ export async function show(place, address, signal, begun) {
       bar.element,
       chips,
       histogram.element,
+      above,
       list.element,
       below,
     ),
@@ -45,19 +53,61 @@ export async function show(place, address, signal, begun) {
   let extra = left?.extra ?? 0;
   list.chosen = left?.run ?? null;
   let broken = false;
+  /** Runs that are new and not shown yet: rows do not move by themselves. */
+  let arrived = [];
   list.body.addEventListener("click", (event) => keep(event.target.closest("tr")?.dataset.run), { capture: true });
 
   async function readList({ more = false, asked = null } = {}) {
-    const changes = more && next ? { cursor: next } : { limit: Math.min(500, PAGE + extra) };
+    const changes = more && next ? { cursor: next } : { limit: Math.min(MOST, PAGE + extra) };
     const answer = await (asked ?? readRuns(question, signal, changes));
     next = answer.next;
+    if (!more) {
+      arrived = [];
+      drawAbove();
+    }
     if (more) extra += answer.traces.length;
     list.show(answer.traces, { append: more });
     await explain();
   }
 
+  /** Changes rows where they are and counts the runs that are new; an empty list is filled. */
+  async function refresh() {
+    if (!list.size) { await readList(); return; }
+    const limit = Math.min(MOST, PAGE + extra + arrived.length);
+    const { traces, next: rest } = await readRuns(question, signal, { limit });
+    const last = traces.findLastIndex((run) => list.has(run.trace_id));
+    arrived = (last < 0 ? traces : traces.slice(0, last)).filter((run) => !list.has(run.trace_id));
+    list.refresh(traces, { whole: rest == null });
+    drawAbove();
+    if (!list.size) await readList();
+  }
+
+  function drawAbove() {
+    const [a, b] = list.ticked;
+    const many = `${arrived.length >= MOST - PAGE ? `${count(arrived.length)} or more` : count(arrived.length)}`;
+    above.replaceChildren(
+      ...[
+        arrived.length > 0 &&
+          button(`${many} new ${arrived.length === 1 ? "run" : "runs"}`, () => guarded(showNew), { class: "arrived" }),
+        a && !b && h("span", { class: "quiet" }, "1 run is selected; select another one to compare them"),
+        b && button("Compare the two selected runs", () => go("compare", list.ticked), { class: "primary" }),
+        a && button("Clear the selection", () => { for (const id of [...list.ticked]) list.tick(id, false); }),
+      ].filter(Boolean),
+    );
+  }
+
+  async function showNew() {
+    await readList();
+    scrollTo(0, 0);
+  }
+
+  function drawViews() {
+    views.replaceChildren(viewsOf(question, drawViews));
+  }
+
   async function readCounts() {
     const answer = await readRuns(question, signal, { limit: 0, facets: COUNTED, histogram: 80 });
+    list.notice(answer.facets.agent.map(({ value }) => value));
     showFacets(facets, answer.facets, question);
     histogram.show(answer.histogram);
   }
@@ -120,9 +170,15 @@ export async function show(place, address, signal, begun) {
     change(Object.fromEntries([...FILTERS, "q"].map((name) => [name, null])));
   }
 
-  function readAll() {
+  function drawQuestion() {
+    rememberRuns(here().query);
     showChips(chips, question, { clear });
     bar.show(question);
+    drawViews();
+  }
+
+  function readAll() {
+    drawQuestion();
     return Promise.all([readList(), readCounts()]);
   }
 
@@ -142,7 +198,7 @@ export async function show(place, address, signal, begun) {
     change({ live: here().query.get("live") === "off" ? null : "off" }, { replace: true });
   }
 
-  const refreshList = paced(() => guarded(() => readList()), 1000);
+  const refreshList = paced(() => guarded(refresh), 1000);
   const refreshCounts = paced(() => guarded(readCounts), 5000);
   signal.addEventListener("abort", () => { refreshList.stop(); refreshCounts.stop(); });
 
@@ -153,16 +209,16 @@ export async function show(place, address, signal, begun) {
       tail = new AbortController();
       signal.addEventListener("abort", () => tail?.abort());
       let seen = 0;
-      const refresh = () => {
+      const noted = () => {
         if (document.hidden) return;
         refreshList.noted();
         refreshCounts.noted();
       };
       const onState = (state) => {
         bar.setLive(state);
-        if (state === "live") refresh(); // what came before the stream was open
+        if (state === "live") noted(); // what came before the stream was open
       };
-      follow("", () => { seen += 1; refresh(); }, { signal: tail.signal, onState });
+      follow("", () => { seen += 1; noted(); }, { signal: tail.signal, onState });
       const rate = setInterval(() => { bar.setRate(seen); seen = 0; }, 1000);
       tail.signal.addEventListener("abort", () => clearInterval(rate));
     } else if (!wanted) {
@@ -184,21 +240,15 @@ export async function show(place, address, signal, begun) {
     x: ["Clear the filters", clear],
   });
 
-  let picked = null;
+  /** The second run that is picked with the key is compared with the first. */
   function pick() {
-    const id = list.chosen;
-    if (!id) return;
-    if (picked && picked !== id) go("compare", [picked, id]);
-    else {
-      picked = picked ? null : id;
-      list.mark(picked);
-      toast(picked ? "Selected. Press c on another run to compare" : "Selection removed");
-    }
+    if (!list.chosen) return;
+    list.tick(list.chosen);
+    if (list.ticked.length === 2) go("compare", list.ticked);
   }
 
   // The list is shown as soon as it is there; the counts, which take longer, come to it.
-  showChips(chips, question, { clear });
-  bar.show(question);
+  drawQuestion();
   try {
     await readList({ asked: extra ? null : begun });
     place.replaceChildren(frame);

@@ -1,15 +1,19 @@
 // View of one session: its turns with their rounds of model and tool calls.
 
+import { ScoreBox } from "../content/scores.js";
 import { address as made } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
-import { h, link } from "../shell/elements.js";
+import { button, h, link } from "../shell/elements.js";
 import { agentName, badge, facts } from "../shell/pieces.js";
+import { averages, scoreLabels } from "../shell/scores.js";
+import { useKeys } from "../shell/shortcuts.js";
 import { clock, cost, count, duration, laidOut, plain, several } from "../shell/words.js";
 
 export async function show(place, address, signal) {
   const id = address.parts[0] ?? "";
   const session = await ask(path("v1", "sessions", id), { signal });
   const { turns } = session;
+  const rows = turns.map((turn, at) => turnOf(turn, at, signal));
   const sum = (name) => turns.reduce((total, turn) => total + (turn[name] ?? 0), 0);
   place.replaceChildren(
     h(
@@ -32,11 +36,17 @@ export async function show(place, address, signal) {
         ["Tool calls", count(sum("tool_calls"))],
         ["Tokens", count(sum("tokens") || null)],
         ["Cost", cost(sum("cost_usd") || null)],
+        ...averages(turns.flatMap((turn) => turn.scores ?? [])).map(({ name, text, scores }) => [
+          plain(name),
+          text,
+          `Of ${several(scores, "score")}`,
+        ]),
       ]),
       session.truncated && h("p", { class: "warn" }, "Not all turns are shown."),
-      h("ol", { class: "turns" }, turns.map(turnOf)),
+      h("ol", { class: "turns" }, rows),
     ),
   );
+  useKeys({ s: ["Give a score to the last turn", () => rows.at(-1)?.querySelector("button.score-it")?.click()] });
 }
 
 function failedOf(turns) {
@@ -44,8 +54,9 @@ function failedOf(turns) {
   return ["Failed", count(failed), "Turns that failed", failed ? "bad" : ""];
 }
 
-function turnOf(turn, at) {
-  return h(
+function turnOf(turn, at, signal) {
+  const said = turn.answered ?? turn.answer;
+  const row = h(
     "li",
     { class: "turn" },
     h(
@@ -65,9 +76,18 @@ function turnOf(turn, at) {
           .filter(Boolean)
           .join(" · "),
       ),
-      link(made("run", [turn.trace_id]), "Open the run", { class: "end" }),
+      scoreLabels(turn.scores),
+      h(
+        "span",
+        { class: "end" },
+        button("Score", () => openScores(row, turn.trace_id, signal), {
+          class: "small score-it",
+          title: "Give a score",
+        }),
+        link(made("run", [turn.trace_id]), "Open the run"),
+      ),
     ),
-    turn.prompt && h("div", { class: "said user" }, plain(turn.prompt)),
+    (turn.asked ?? turn.prompt) && h("div", { class: "said user" }, plain(turn.asked ?? turn.prompt)),
     turn.rounds.length > 0 &&
       h(
         "details",
@@ -115,12 +135,29 @@ function turnOf(turn, at) {
           ),
         ),
       ),
-    turn.answer
-      ? h("div", { class: "said answer" }, plain(turn.answer))
+    said
+      ? h("div", { class: "said answer" }, plain(said))
       : turn.error_types?.length
         ? h("div", { class: "said answer bad" }, "✕ ", turn.error_types.map(plain).join(", "))
         : null,
   );
+  return row;
+}
+
+/** The scores of a turn with their form, below it. */
+function openScores(row, trace, signal) {
+  const focus = () => {
+    const form = row.querySelector(".scores details");
+    form?.setAttribute("open", "");
+    form?.querySelector("input")?.focus();
+    return Boolean(form);
+  };
+  if (focus()) return;
+  const box = new ScoreBox({ trace, signal });
+  row.append(box.element);
+  const watch = new MutationObserver(() => { if (focus()) watch.disconnect(); });
+  watch.observe(box.element, { childList: true });
+  box.show({});
 }
 
 function toolValue(title, value) {

@@ -62,7 +62,7 @@ export async function show(place, address, signal) {
                     {},
                     [
                       ["Session", ""],
-                      ["Began with", ""],
+                      ["Conversation", ""],
                       ["User", ""],
                       ["Turns", "number"],
                       ["Failed", "number"],
@@ -111,11 +111,7 @@ function rowOf(session) {
       { class: "mono cut", title: plain(session.session_id) },
       link(made("session", [session.session_id]), plain(session.session_id)),
     ),
-    h(
-      "td",
-      { class: "cut", title: plain(session.first_prompt ?? "").slice(0, 600) },
-      plain(session.first_prompt ?? session.name ?? ""),
-    ),
+    saidIn(session),
     h("td", { class: "quiet cut", title: session.users.map(plain).join("\n") }, session.users.map(plain).join(", ")),
     h("td", { class: "number", "data-name": "Turns" }, count(session.turns)),
     h(
@@ -135,4 +131,10 @@ function rowOf(session) {
     ),
     h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)),
   );
+}
+
+/** What was asked and answered last, else how the session began. */
+function saidIn({ asked, answered, first_prompt: first, name }) {
+  const texts = [asked ?? first ?? name, answered].filter(Boolean).map(plain);
+  return h("td", { class: "cut", title: texts.join("\n\n").slice(0, 600) }, texts.join(" → "));
 }

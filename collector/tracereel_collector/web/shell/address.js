@@ -51,3 +51,15 @@ export function change(changes, { replace = false, silent = false } = {}) {
   else if (replace) location.replace(made);
   else location.hash = made;
 }
+
+let runs = new URLSearchParams();
+
+/** Keeps the filters of the list of runs, for the ways back to it. */
+export function rememberRuns(query) {
+  runs = query;
+}
+
+/** The address of the list of runs with its last filters. */
+export function runsAddress() {
+  return address("runs", [], runs);
+}

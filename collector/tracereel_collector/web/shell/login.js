@@ -58,6 +58,6 @@ export function showLogout() {
 export async function logOut() {
   await ask("/v1/logout", { method: "POST" });
   noteLogin(false);
-  localStorage.removeItem("colours"); // it holds names of agents, which the next user may not see
+  localStorage.removeItem("views"); // they hold names of users and agents, which the next user may not see
   location.reload();
 }

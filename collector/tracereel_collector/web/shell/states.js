@@ -3,10 +3,14 @@
 import { button, copyButton, h, link } from "./elements.js";
 import { showLogin } from "./login.js";
 
-const LINES = `import tracereel
-
-@tracereel.traced_agent("parsing_agent")
-def parse(prompt: str) -> dict: ...`;
+/** Five lines that record a run at this collector. */
+function program() {
+  return `import tracereel
+tracereel.configure(endpoint="${location.origin}")
+@tracereel.traced_agent("greeter")
+def greet(prompt: str) -> str: return f"Hello, {prompt}"
+print(greet("world"))`;
+}
 
 function state(title, ...rest) {
   return h("section", { class: "state" }, h("h2", {}, title), rest);
@@ -19,13 +23,18 @@ export function loading(text = "Reading …") {
 /** First steps, for a collector without runs. */
 export function noData() {
   return state("No run has been recorded yet",
-    h("p", {}, "Three lines change that:"),
-    h("pre", {}, h("code", {}, LINES), copyButton(LINES)),
-    h("p", {}, "Call it, and the run appears here by itself. Events go to ", h("code", {}, location.origin),
-      " with ", h("code", {}, `TRACEREEL_ENDPOINT=${location.origin}`), "."),
-    h("p", { class: "quiet" }, "Anything that speaks OpenTelemetry can send here too: ",
+    h("p", {}, "Install the package:"),
+    listing("pip install tracereel"),
+    h("p", {}, "Run these lines; the run appears here by itself:"),
+    listing(program()),
+    h("p", { class: "quiet" }, "If the collector has keys, add ", h("code", {}, 'api_key="…"'), " to ",
+      h("code", {}, "configure"), ". Anything that speaks OpenTelemetry can send here too: ",
       h("code", {}, `OTEL_EXPORTER_OTLP_ENDPOINT=${location.origin}`), ". To look around first: ",
-      h("code", {}, "tracereel demo"), "."));
+      h("code", {}, `tracereel demo --endpoint ${location.origin}`), "."));
+}
+
+function listing(text) {
+  return h("pre", {}, h("code", {}, text), copyButton(text));
 }
 
 const LONG = 160;
@@ -43,7 +52,7 @@ const TEXTS = {
   scope: ["This key may not read", "Log in with a key that has the scope read."],
   missing: ["Not found", "It may not have been delivered yet, or it was deleted."],
   busy: ["Too many requests", "The collector is at its limit of concurrent requests. Try again in a moment."],
-  bad: ["Invalid query", "The address has a value that the collector does not accept."],
+  bad: ["Invalid filter", "The address has a value that the collector does not accept."],
   fault: ["The collector could not answer", "Its store may be starting. The collector page says more."],
 };
 
@@ -63,10 +72,11 @@ function said(text) {
   return h("details", {}, h("summary", { class: "quiet" }, "Message of the store"), h("p", { class: "quiet" }, text));
 }
 
-/** Explains a failure and offers actions. */
-export function failure(error, again) {
+/** Explains a failure and offers actions; `what` names the thing that was asked for. */
+export function failure(error, again, what = null) {
   if (error.kind === "key") return showLogin(again);
-  const [title, text] = TEXTS[error.kind] ?? ["This page has a bug", "Please report it."];
+  const [usual, text] = TEXTS[error.kind] ?? ["This page has a bug", "Please report it."];
+  const title = error.kind === "missing" && what ? `${what} not found` : usual;
   const made = h("section", { class: "state", role: "alert" }, h("h1", {}, title), h("p", {}, text),
     error.kind !== "away" && said([error.message, error.hint].filter(Boolean).join(" · ")),
     h("p", { class: "acts" }, again && button("Try again", again, { class: "primary" }),

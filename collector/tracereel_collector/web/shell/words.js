@@ -125,37 +125,51 @@ export function ago(iso, now = Date.now()) {
 }
 
 const COLOURS = 12;
-const MOST_NAMES = 300;
-const taken = remembered();
+/** The first ones differ most from each other. */
+const DISTINCT = COLOURS / 2;
+let colours = new Map();
 
-/** Colours stay the same from visit to visit in one browser. */
-function remembered() {
-  try {
-    const pairs = JSON.parse(localStorage.getItem("colours") ?? "[]");
-    return new Map(
-      pairs.filter(([name, slot]) => typeof name === "string" && Number.isInteger(slot) && slot >= 0 && slot < COLOURS),
-    );
-  } catch {
-    return new Map();
-  }
+function slotOf(name) {
+  let hash = 2166136261;
+  for (const character of name) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
+  return ((hash ^ (hash >>> 15)) >>> 0) % DISTINCT;
 }
 
-/** The colour of an agent: by its name, of those that are free; the first six, which differ most, before the others. */
-export function colourOf(name) {
-  const key = String(name);
-  if (!taken.has(key)) {
-    let hash = 2166136261;
-    for (const character of key) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
-    const own = (hash ^ (hash >>> 15)) >>> 0;
-    const half = COLOURS / 2;
-    const used = new Set(taken.values());
-    const wanted = Array.from({ length: COLOURS }, (_, at) => ((own + at) % half) + (at < half ? 0 : half));
-    const slot = wanted.find((each) => !used.has(each)) ?? own % COLOURS;
-    if (taken.size >= MOST_NAMES || key.length > 200) return `var(--agent-${slot})`;
-    taken.set(key, slot);
-    localStorage.setItem("colours", JSON.stringify([...taken]));
+/**
+ * Colours of agents that are seen together: each has that of its name or, if another has it, the next free one.
+ * They depend on the names alone, so that a run looks the same for everyone.
+ */
+export function coloursOf(names) {
+  const made = new Map();
+  const used = new Set();
+  for (const name of [...new Set(names)].map(String).sort()) {
+    const own = slotOf(name);
+    let slot = own;
+    for (let at = 0; at < COLOURS && used.has(slot); at++)
+      slot = at < DISTINCT ? (own + at) % DISTINCT : DISTINCT + ((own + at) % DISTINCT);
+    made.set(name, used.has(slot) ? own : slot);
+    used.add(slot);
   }
-  return `var(--agent-${taken.get(key)})`;
+  return made;
+}
+
+/** Sets the agents of the view, which `colourOf` tells apart; returns whether a colour changed. */
+export function useColours(names) {
+  const before = colours;
+  colours = coloursOf(names);
+  return [...before].some(([name, slot]) => colours.get(name) !== slot);
+}
+
+/** The colours of the view, if these agents differ in them; else colours of their own. */
+export function apart(names) {
+  const slots = names.map((name) => colours.get(String(name)));
+  return new Set(slots).size === names.length ? colours : coloursOf(names);
+}
+
+/** The colour of an agent among those of the view, or among others. */
+export function colourOf(name, among = colours) {
+  const key = String(name);
+  return `var(--agent-${among.get(key) ?? slotOf(key)})`;
 }
 
 const SIGNS = {

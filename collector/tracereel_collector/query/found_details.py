@@ -1,0 +1,103 @@
+"""Details of runs that a search found: executions, passages with the searched words, scores."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tracereel_collector.query.filters import phrases_and_words, words_of
+from tracereel_collector.query.store_reader import StoreReader, read_rows
+from tracereel_collector.store.sql import query
+
+MAX_EXECUTIONS = 100
+MAX_SCORES = 20
+MAX_PASSAGES: Final = 100
+"""Runs of one response that get a passage."""
+PASSAGE_CHARACTERS: Final = 240
+_BEFORE: Final = 24
+"""Characters of a passage before its first hit."""
+
+_BREAKS: Final = re.compile(r"(?:\\[nrt]|\s)+")
+
+Run = dict[str, Any]
+
+
+class _RunScore(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `run_scores.sql`."""
+
+    trace_id: str
+    name: str
+    value_type: str
+    number: float | None
+    category: str
+    of_step: bool
+
+
+def add_executions(store: StoreReader, tenant: str, runs: Sequence[Run], most: int) -> None:
+    """Add the first executions of each run; runs known only from spans have none."""
+    by_run: dict[str, list[dict[str, str]]] = {run["trace_id"]: [] for run in runs}
+    if by_run:
+        given = {"tenant": tenant, "runs": list(by_run), "most": most}
+        rows = read_rows(store, query("run_executions"), tuple[str, str, str], **given)
+        for run_id, agent, status in rows:
+            by_run[run_id].append({"agent": agent, "status": status})
+    for run in runs:
+        run["executions"] = by_run[run["trace_id"]]
+
+
+def add_scores(store: StoreReader, tenant: str, runs: Sequence[Run], most: int) -> None:
+    """Add the newest scores of each run and its steps."""
+    by_run: dict[str, list[dict[str, Any]]] = {run["trace_id"]: [] for run in runs}
+    if by_run:
+        given = {"tenant": tenant, "runs": list(by_run), "most": most}
+        for row in read_rows(store, query("run_scores"), _RunScore, **given):
+            values = {"boolean": bool(row.number), "categorical": row.category}
+            value = values.get(row.value_type, row.number)
+            score = {"name": row.name, "value": value, "of_step": row.of_step}
+            by_run[row.trace_id].append(score)
+    for run in runs:
+        run["scores"] = by_run[run["trace_id"]]
+
+
+def add_passages(
+    store: StoreReader,
+    tenant: str,
+    runs: Sequence[Run],
+    text: str,
+    *,
+    first_hour: str,
+    last_hour: str,
+) -> None:
+    """Add the passage with the searched words to each run; null if none was found in reach."""
+    phrases, words = phrases_and_words(text)
+    owners = {
+        trace: run["trace_id"]
+        for run in runs[:MAX_PASSAGES]
+        for trace in (*run["otel_trace_ids"], run["trace_id"])
+    }
+    found: dict[str, str] = {}
+    if owners:
+        rows = read_rows(
+            *(store, query("search_passages"), tuple[str, str]),
+            tenant=tenant,
+            traces=list(owners),
+            words=words,
+            phrases=phrases,
+            tokens=words_of(text),
+            before=_BEFORE,
+            length=PASSAGE_CHARACTERS,
+            first_hour=first_hour,
+            last_hour=last_hour,
+        )
+        for trace, passage in rows:
+            # What the run's own events say comes before what spans of others say.
+            if trace == owners[trace] or owners[trace] not in found:
+                found[owners[trace]] = _on_one_line(passage)
+    for run in runs:
+        run["passage"] = found.get(run["trace_id"])
+
+
+def _on_one_line(passage: str) -> str:
+    """Return a passage for reading: texts may stand in JSON, where breaks and quotes are escaped."""
+    return _BREAKS.sub(" ", passage).replace('\\"', '"')
