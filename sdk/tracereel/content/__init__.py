@@ -3,7 +3,7 @@
 One model for every source. Senders keep their own form; it is converted when it is read.
 """
 
-from tracereel.content.asking import answered, asked, input_summary, output_summary, text_of
+from tracereel.content.asking import answered, asked, text_of
 from tracereel.content.messages import ConvertedMessages, conversation, messages_of
 from tracereel.content.model import (
     Content,
@@ -34,9 +34,7 @@ __all__ = [
     "answered",
     "asked",
     "conversation",
-    "input_summary",
     "messages_of",
-    "output_summary",
     "parameters_of",
     "text_of",
     "tools_of",

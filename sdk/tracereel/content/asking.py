@@ -7,8 +7,6 @@ from tracereel.content.messages import messages_of
 from tracereel.content.model import Message
 from tracereel.content.reading import first, items, mapping, parsed, text
 
-MAX_SUMMARY: Final = 200
-"""Characters of a summary."""
 _ASKED: Final = (
     *("question", "user_prompt", "prompt", "query", "user_input", "user_message", "message"),
     *("text", "request", "task", "topic", "instruction", "goal", "input", "content"),
@@ -36,36 +34,6 @@ def text_of(message: Message) -> str:
     """Return the texts of a message, one after the other."""
     texts = [part.text for part in message.parts if part.type in ("text", "refusal") and part.text]
     return "\n".join(texts)
-
-
-def input_summary(messages: Sequence[Message], limit: int = MAX_SUMMARY) -> str:
-    """Return the text of the last message that was sent, shortened."""
-    for message in reversed(messages):
-        said = text_of(message) or _result(message)
-        if said:
-            return _shortened(said, limit)
-    return ""
-
-
-def output_summary(messages: Sequence[Message], limit: int = MAX_SUMMARY) -> str:
-    """Return the text of a response, else the names of the tools that it calls, shortened."""
-    said = "\n".join(filter(None, map(text_of, messages)))
-    if not said:
-        calls = [part for each in messages for part in each.parts if part.type == "tool_call"]
-        said = ", ".join(part.name or "tool" for part in calls[:MAX_SUMMARY])
-    return _shortened(said, limit)
-
-
-def _shortened(said: str, limit: int) -> str:
-    said = " ".join(said[: limit * 8].split())
-    return said if len(said) <= limit else said[: limit - 1] + "…"
-
-
-def _result(message: Message) -> str:
-    for part in message.parts:
-        if part.type == "tool_result" and isinstance(part.value, str):
-            return part.value
-    return ""
 
 
 def _found(value: Any, role: str, names: Sequence[str]) -> str | None:

@@ -5,8 +5,7 @@ from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, HumanMessage, messages_to_dict
 from pydantic import BaseModel
 
-from tests.support import talk
-from tracereel.content import answered, asked, input_summary, messages_of, output_summary
+from tracereel.content import answered, asked
 
 HISTORY = [HumanMessage("First?"), AIMessage("One."), HumanMessage("Second?"), AIMessage("Two.")]
 
@@ -65,13 +64,3 @@ def test_a_models_field_or_its_only_sentence_is_the_question():
 )
 def test_values_without_an_obvious_text_have_no_question(value):
     assert asked(value) is None
-
-
-def test_summaries_are_short_texts_of_what_was_sent_and_answered():
-    sent, said = messages_of(talk.chat()), messages_of(talk.answer_of_chat(), role="assistant")
-    calls = messages_of([talk.chat()[11 - 1]])
-
-    assert input_summary(sent) == "Thanks. Summarise, please."
-    assert output_summary(said).startswith("## Summary - July")
-    assert output_summary(calls) == "search, search"
-    assert len(input_summary(messages_of("word " * 500))) == 200

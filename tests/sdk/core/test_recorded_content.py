@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tracereel import traced_agent, traced_llm, traced_tool
+from tracereel import traced_agent, traced_llm, traced_pipeline, traced_step, traced_tool
 from tracereel.testing import EventRecorder
 
 words = st.text(st.characters(codec="utf-8"), max_size=200).filter(lambda text: "@" not in text)
@@ -65,3 +65,32 @@ def test_redaction_hides_secrets_and_keeps_the_rest(sent: list[str], secret: str
             assert found["content"].startswith(before + "[redacted:")
             assert found["content"].endswith("]" + after)
             assert secret not in found["content"]
+
+
+def test_state_with_messages_is_summarised_by_question_and_answer() -> None:
+    question = {"role": "user", "content": "When is it?"}
+    reply = {"role": "assistant", "content": "At ten."}
+
+    @traced_step("node")
+    def node(state: Any) -> Any:
+        return {"messages": [*state["messages"], reply]}
+
+    @traced_agent("a")
+    def agent(state: Any) -> Any:
+        return node(state)
+
+    @traced_pipeline("p")
+    def pipeline(state: Any) -> Any:
+        return agent(state)
+
+    with EventRecorder() as events:
+        pipeline({"messages": [{"role": "system", "content": "Be brief."}, question]})
+
+    asked = [
+        each.get("input_summary") or each.get("user_prompt")
+        for each in events.events
+        if each["event_type"].endswith(".started") or "step" in each["event_type"]
+    ]
+    answers = [each["output_summary"] for each in events.events if each.get("output_summary")]
+    assert asked == ["When is it?"] * 3
+    assert answers == ["At ten."] * 3

@@ -274,8 +274,8 @@ export class RunList {
       return h("span", { class: "prompt passage", title: text },
         pieces(text, this.wanted).map(([piece, hit]) => (hit ? h("mark", {}, piece) : piece)));
     }
-    const asked = plain(run.asked ?? run.prompt ?? (run.answered ? "" : run.trace_id));
-    const answered = plain(run.answered ?? "");
+    const asked = plain(run.prompt ?? (run.answer ? "" : run.trace_id));
+    const answered = plain(run.answer ?? "");
     return h("span", { class: "prompt", title: [asked, answered].filter(Boolean).join("\n\n").slice(0, 600) },
       asked, answered && [h("span", { class: "arrow", "aria-label": ", answered: " }, " → "), answered]);
   }

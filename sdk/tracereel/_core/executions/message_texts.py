@@ -13,6 +13,7 @@ _CALLS: Final = frozenset(
     {"tool_use", "server_tool_use", "function_call", "tool_call", "tool-call"}
 )
 """Types of parts that call a tool."""
+_ASKING: Final = frozenset({"user", "human"})
 _NAMES: Final = ("name", "tool_name")
 _MAX_PARTS: Final = 50
 _DEPTH: Final = 6
@@ -37,6 +38,39 @@ def answered(messages: Any) -> str | None:
         names = list(dict.fromkeys(_called(messages, _DEPTH)))
         found = values.text(", ".join(names), SUMMARY_LIMIT) if names else None
     return found
+
+
+def question_in(arguments: Any) -> str | None:
+    """Return the last question in arguments that hold messages; None if there are none."""
+    held = arguments.values() if type(arguments) is dict else ()
+    for value in (arguments, *held):
+        messages = _messages(value)
+        if messages:
+            asked = [each for each in messages[-_MAX_PARTS:] if _role(each) in _ASKING]
+            return sent(asked[-1:] or messages)
+    return None
+
+
+def answer_in(result: Any) -> str | None:
+    """Return the last message of a result that holds messages; None if there are none."""
+    messages = _messages(result)
+    return answered(messages[-1:]) if messages else None
+
+
+def _messages(value: Any) -> list[Any] | None:
+    """Return the messages of a state or a list of messages."""
+    found = value.get("messages") if type(value) is dict else value
+    if type(found) is not list or not found:
+        return None
+    return found if all(_role(each) for each in (found[0], found[-1])) else None
+
+
+def _role(message: Any) -> str:
+    """Return the role or type of a message, or an empty text."""
+    if type(message) is not dict:
+        return ""
+    role = message.get("role") or message.get("type") or message.get("kind")
+    return role if type(role) is str else ""
 
 
 def _plain(message: Any) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tracereel import semconv
+from tracereel._core.executions import message_texts
 from tracereel._core.executions.arguments import Ids
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._core.run_state import Tally
@@ -27,10 +28,13 @@ class PipelineScope(ExecutionScope):
         arguments, agents, execution = self.arguments, self.spec.agents, self.execution
         known = arguments.fields(*_PROMPTS, *_ZONES).get
         prompt: object = None
+        content = self.input_content()
         if self.captures:
             prompt = known("user_prompt", known("prompt"))
             if prompt is None:
                 prompt = arguments.first_text(*_ZONES)
+            if prompt is None:
+                prompt = message_texts.question_in(content)
         zone = known("user_timezone", known("timezone"))
         return {
             "event_type": semconv.PIPELINE_STARTED,
@@ -40,7 +44,7 @@ class PipelineScope(ExecutionScope):
             "agent_sequence": agents,
             "sequence_length": len(agents) if agents is not None else None,
             "user_prompt": values.label(prompt, values.TEXT_LIMIT),
-            "input": self.input_content(),
+            "input": content,
             "user_timezone": process_zone() if zone is None else values.label(zone),
             "user_id": execution.user_id or values.label(arguments.find("user_id")),
         }

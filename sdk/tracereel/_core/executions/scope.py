@@ -23,6 +23,7 @@ from tracereel._core import (
 from tracereel._core import context as _context
 from tracereel._core.context import Attachment, Execution, Kind
 from tracereel._core.error_details import Origin
+from tracereel._core.executions import message_texts
 from tracereel._core.executions.arguments import Arguments, Ids
 from tracereel._core.executions.options import CallOptions
 from tracereel._core.executions.output import OutputStream
@@ -116,7 +117,9 @@ class ExecutionScope:
             described: Described = output[1]
             return described if self.captures else Described(None, described.size, "")
         if self.captures:
-            return self.recorder.content.described(result)
+            found = self.recorder.content.described(result)
+            answer = message_texts.answer_in(found.data)
+            return found if answer is None else found._replace(summary=answer)
         return Described(None, values.size(result), "")
 
     def _begin(self, parent: Execution | None, ids: Ids) -> Execution:

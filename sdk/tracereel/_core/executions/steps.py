@@ -5,6 +5,7 @@ from typing import Any
 
 from tracereel import semconv
 from tracereel._core import execution_fields
+from tracereel._core.executions import message_texts
 from tracereel._core.executions.calls import CallScope
 from tracereel._core.executions.output import OutputStream
 from tracereel._core.executions.scope import Spec
@@ -25,14 +26,18 @@ class StepScope(CallScope):
         return self.spec.name
 
     def about(self) -> dict[str, Any]:
+        content = self.input_content()
+        summary = message_texts.question_in(content) if self.captures else None
+        if summary is None and self.captures:
+            summary = values.call_summary(self.arguments.pairs())
         return {
             "event_type": semconv.STEP_COMPLETED,
             "step_name": self.spec.name,
             "step_type": self.spec.about["step_type"],
             "confidence": self.execution.notes.get("confidence"),
-            "input_summary": values.call_summary(self.arguments.pairs()) if self.captures else None,
+            "input_summary": summary,
             "output_summary": None,
-            "input": self.input_content(),
+            "input": content,
         }
 
     def told(self, event: dict[str, Any], result: object) -> None:
