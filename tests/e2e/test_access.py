@@ -33,6 +33,7 @@ BRAVOS = {
     "name": "agent_of_bravo",
     "service": "service-of-bravo",
     "entry_id": "1",
+    "step_id": "bravos",
 }
 """Path parameters of bravo's resources; a new parameter needs a new line here."""
 NOBODYS = {
