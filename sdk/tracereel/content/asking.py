@@ -18,6 +18,8 @@ _ANSWERED: Final = (
 )
 _STATES: Final = ("messages", "contents", "history", "chat_history", "choices", "candidates")
 _LEVELS: Final = 6
+_SENTENCE: Final = 3
+"""Words of a text that is more than a name or a date."""
 
 
 def asked(value: Any) -> str | None:
@@ -77,7 +79,7 @@ def _obvious(value: Any, depth: int) -> str | None:
     """Return the only text of an object that could be meant: its one sentence or one field."""
     fields = mapping(value)
     texts = [each for each in fields.values() if isinstance(each, str) and each.strip()]
-    sentences = [each for each in texts if " " in each.strip()]
+    sentences = [each for each in texts if len(each[:1000].split()) >= _SENTENCE]
     if len(sentences) == 1:
         return text(sentences[0])
     if len(fields) == 1 and depth > 0:
@@ -87,8 +89,8 @@ def _obvious(value: Any, depth: int) -> str | None:
 
 
 def _in_list(values: list[Any], role: str, names: Sequence[str], depth: int) -> str | None:
-    if not values:
-        return None
+    if all(isinstance(each, str) for each in values):  # names, lines …: not a conversation
+        return text(values[0]) if len(values) == 1 and values[0].strip() else None
     said = _last(messages_of(values, role=role), role)
     if said is not None:
         return said

@@ -60,7 +60,11 @@ def test_a_models_field_or_its_only_sentence_is_the_question():
 
 
 @pytest.mark.parametrize(
-    "value", [None, 7, [], {}, "", {"a": 1, "b": [2]}, {"x": "a b", "y": "c d"}]
+    "value",
+    [
+        *(None, 7, [], {}, "", {"a": 1, "b": [2]}, {"x": "a b c", "y": "d e f"}),
+        {"contact": "Dr. Smith", "date": "tomorrow", "readings": ["today", "this morning"]},
+    ],
 )
 def test_values_without_an_obvious_text_have_no_question(value):
     assert asked(value) is None

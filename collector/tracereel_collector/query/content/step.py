@@ -161,15 +161,17 @@ class StepContent:
 
         An agent without model calls has its summaries instead.
         """
-        if content.asked is not None and content.answered is not None:
+        lacks_question = content.asked is None and isinstance(content.input, str | None)
+        lacks_answer = content.answered is None and isinstance(content.output, str | None)
+        if not lacks_question and not lacks_answer:
             return content
         tree = self.traces.run(tenant, trace_id)
         top = next((step for step in tree.steps if step.id == step_id), None)
         calls = [step for step in walk([top] if top else []) if step.kind == _MODEL]
         question, answer = content.asked, content.answered
-        if calls and question is None:
+        if calls and lacks_question:
             question = asked(self._of_call(tenant, calls[0])[0])
-        if calls and answer is None:
+        if calls and lacks_answer:
             answer = answered(self._of_call(tenant, calls[-1])[1])
         question, answer = question or asked(content.input), answer or answered(content.output)
         return content.model_copy(update={"asked": question, "answered": answer})
