@@ -92,12 +92,13 @@ def family(collector, trace_id):
 def test_run_page_shows_replayability_and_command(visit, family):
     page = visit.open(f"#/run/{family[0]}")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    command = f"tracereel replay {family[0]} --run --endpoint {visit.url}"
 
     expect(page.locator(".run-title .replay-yes")).to_have_text(re.compile("replayable$"))
-    expect(page.locator(".command code")).to_have_text(f"tracereel replay {family[0]} --run")
+    expect(page.locator(".command code")).to_have_text(command)
     page.get_by_role("button", name="Copy command").click()
     expect(page.locator("#toast")).to_have_text("Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == f"tracereel replay {family[0]} --run"
+    assert page.evaluate("navigator.clipboard.readText()") == command
     expect(page.locator(".again")).to_contain_text("2 calls to models and tools are served")
 
 
@@ -168,5 +169,5 @@ def test_partly_or_not_replayable_run_shows_the_reason(visit, collector, trace_i
     run_with(collector, method, {"entry": "shop.clerks:Clerk.handle", "object": True}, CLOSED)
     page = visit.open(f"#/run/{method}")
     expect(page.locator(".command code")).to_have_text(
-        f"tracereel replay {method} --run shop.clerks:OBJECT.handle"
+        f"tracereel replay {method} --run shop.clerks:OBJECT.handle --endpoint {visit.url}"
     )

@@ -129,7 +129,7 @@ def test_steps_are_searched_inside_a_run_with_the_keyboard(visit, parcel):
     page.keyboard.press("/")
     page.keyboard.type("climate")
     expect(page.locator(".step-row.selected")).to_contain_text("look_up")
-    page.get_by_role("searchbox", name="Find in the run").fill("report")
+    page.get_by_role("textbox", name="Find in the run").fill("report")
     expect(page.locator(".finder-said")).to_have_text(re.compile(r"of \d steps"))
     page.keyboard.press("Escape")
     expect(page.locator(".step-row.selected")).to_contain_text("look_up")

@@ -1,6 +1,9 @@
 """Empty and error states of the page in a real browser: login, no data, no collector."""
 
+import os
 import re
+import subprocess
+import sys
 from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
@@ -25,7 +28,7 @@ def guarded(tmp_path_factory):
         for name, tenant, scope in (
             ("reader", "busy", "read,write"),
             ("writer", "busy", "write"),
-            ("newcomer", "empty", "read"),
+            ("newcomer", "empty", "read,write"),
         )
     }
     running = CollectorProcess(folder).start()
@@ -84,12 +87,21 @@ def test_key_without_read_scope_shows_an_alert(visits, guarded):
     expect(page.get_by_role("alert")).to_contain_text("read is needed")
 
 
-def test_page_without_runs_shows_how_to_record(visits, guarded):
+def test_page_without_runs_shows_how_to_record(visits, guarded, tmp_path):
     page = visits(guarded).open("#/runs")
     log_in(page, guarded.keys["newcomer"]["key"])
 
     expect(page.get_by_role("heading", name="No run has been recorded yet")).to_be_visible()
-    expect(page.locator(".state pre")).to_contain_text("@tracereel.traced_agent")
+    install, program = page.locator(".state pre code").all_inner_texts()
+    assert install == "pip install tracereel"
+    assert len(program.splitlines()) == 5
+    environ = {**os.environ, "TRACEREEL_API_KEY": guarded.keys["newcomer"]["key"]}
+    environ |= {"TRACEREEL_SPOOL_DIR": str(tmp_path), "TRACEREEL_EXIT_TIMEOUT": "60"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.endswith("Hello, world\n"), done.stderr
+    expect(page.locator(".runlist tbody tr")).to_contain_text("greeter")
     page.get_by_role("link", name="Sessions").click()
     expect(page.get_by_text("No conversation in this window")).to_be_visible()
 
@@ -170,9 +182,11 @@ def test_cookie_is_secure_behind_a_tls_proxy(new_collector, tmp_path):
 
 def test_a_run_that_is_not_there_and_a_bad_question_are_explained(visit):
     page = visit.open("#/run/nobody")
-    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    expect(page.get_by_role("heading", name="Run not found")).to_be_visible()
+    visit.open("#/session/nobody")
+    expect(page.get_by_role("heading", name="Session not found")).to_be_visible()
     visit.open("#/runs?from=yesterdayish")
-    expect(page.get_by_role("heading", name="Invalid query")).to_be_visible()
+    expect(page.get_by_role("heading", name="Invalid filter")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("is no moment")
     visit.open("#/nowhere")
     expect(page.get_by_role("heading", name="Not found")).to_be_visible()
@@ -282,12 +296,15 @@ def test_a_search_that_is_stopped_leaves_the_means_to_narrow_it(visit):
     page.get_by_text("Message of the store").click()
     expect(page.get_by_role("alert")).to_contain_text("memory limit exceeded")
     page.keyboard.press("/")
-    expect(page.get_by_role("searchbox")).to_be_focused()
+    expect(page.get_by_role("combobox", name="Search runs")).to_be_focused()
     page.get_by_label("Window of time").select_option("15m")
     page.wait_for_url(re.compile("from=15m"))
 
 
-def test_a_run_leads_to_the_jaeger_that_the_operator_has_named(with_jaeger):
+def test_a_run_leads_to_the_jaeger_that_the_operator_has_named(visits, with_jaeger):
+    with_jaeger.post_events([ended("trc_of_jaeger")])
+    page = visits(with_jaeger).open("#/run/trc_of_jaeger")
+    expect(page.get_by_role("link", name="Jaeger")).to_be_visible()
     asked = HTTPConnection(urlsplit(with_jaeger.url).netloc, timeout=30)
     with closing(asked):
         asked.request("GET", f"/v1/traces/{'ab' * 16}/jaeger")
@@ -319,4 +336,5 @@ def test_page_reports_a_lost_collector_and_reconnects(visits, guarded):
     expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()
     key = {"x-api-key": guarded.keys["reader"]["key"]}
     assert guarded.post_events([started("trc_after_it")], headers=key).status == 200
+    watching.get_by_role("button", name="1 new run").click()
     expect(watching.locator(".runlist tbody tr")).to_have_count(2)

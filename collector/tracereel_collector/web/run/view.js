@@ -425,7 +425,7 @@ export async function show(place, address, signal, begun) {
     if (scored.length && !signal.aborted) drawHead();
   }
 
-  useColours([...new Set(run.steps.map((step) => step.agent ?? step.name))]);
+  useColours(run.steps.flatMap((step) => step.agent ?? []));
   drawHead();
   show("run");
   place.replaceChildren(frame);
