@@ -202,6 +202,20 @@ def test_events_without_spans_have_content_by_event_id(collector, trace_id):
     assert shown(found["output"]) == [("assistant", ["hi"])]
 
 
+def test_large_content_that_is_stored_apart_is_whole_and_says_what_was_cut(collector, trace_id):
+    text = "All happy families are alike. " * 2_000
+    removed = {"role": "tracereel", "content": "", "removed_messages": 5, "removed_bytes": 99}
+    large = {"input_messages": [*ASKED, removed, {"role": "user", "content": text}]}
+    facts = event("agent.llm.called", trace_id, "00f067aa0ba902d1")
+    line = json.dumps({**facts, "content_bytes": len(json.dumps(large)), **large})
+
+    assert collector.post_events(None, raw=line.encode()).status == 200
+    found = content(collector, trace_id, "00f067aa0ba902d1").json()
+
+    assert found["input"][-1]["parts"] == [{"type": "text", "text": text}]
+    assert found["cut"] == {"length": 8, "removed": 5, "at": 2}
+
+
 def test_a_span_of_another_instrumentation_has_the_same_form(collector):
     messages = [
         {"role": "user", "parts": [{"type": "text", "content": "hi"}]},
