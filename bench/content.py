@@ -1,16 +1,19 @@
 """Measure the bytes of conversations: sent, in the spool, on the wire and on disk.
 
     python bench/content.py [--turns 20,50,200] [--chars 1000] [--batch 20]
+    python bench/content.py --demo-events 1000000
 
 Every call of a conversation sends its whole history. `run`: all calls in one run; `session`: a run for
 each call. `last` is the size of the last request, `sent` that of all. `disk` is what the tables of the
 store take (active parts of all tables, indexes included), before and after their parts are merged.
 `wire` is the spool's content as gzip, which the SDK uses for other machines. The goal is at most
-1.3 times the last request plus 1.5 KB an event (`goal`).
+1.3 times the last request plus 1.5 KB an event (`goal`). The second form stores so many events of the
+demo, each run copied under new ids, and prints the bytes an event by table.
 """
 
 import argparse
 import gzip
+import hashlib
 import json
 import os
 import random
@@ -19,11 +22,14 @@ import sys
 import tempfile
 import time
 import uuid
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import tracereel
+from tracereel.demo.run import run_demo
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.engine_store import store_of_its_own
@@ -143,6 +149,61 @@ def measured(form: str, turns: int, chars: int, batch: int) -> dict[str, float]:
     return {**row, "disk": fresh, "merged": disk, "goal": goal, "merged/last": disk / found["last"]}
 
 
+def demo_program(url: str, runs: int) -> None:
+    """Run the demo without pauses."""
+    tracereel.configure(endpoint=url, event_logs="off")
+    for _ in run_demo(runs=runs, interval=0, seed=7, sleep=lambda _: None, pace=0):
+        pass
+    tracereel.flush(60.0)
+
+
+def copied(events: list[dict[str, Any]], number: int) -> list[bytes]:
+    """Return events as lines, with ids that no other copy has."""
+
+    def renewed(name: str, value: Any) -> Any:
+        if value is None or not (name.endswith("_id") or name == "event_id") or name == "user_id":
+            return value
+        if not isinstance(value, str) or not value:
+            return value
+        length = min(len(value), 32)
+        return value[:-length] + hashlib.sha256(f"{number}{value}".encode()).hexdigest()[:length]
+
+    return [
+        msgspec.json.encode({name: renewed(name, value) for name, value in each.items()})
+        for each in events
+    ]
+
+
+def demo_bytes(most: int, runs: int = 200) -> None:
+    """Store events of the demo and print what they take."""
+    with tempfile.TemporaryDirectory() as folder, IngestSink() as sink:
+        words = [sys.executable, __file__, "--program", sink.url, "--form", "demo"]
+        env = {**os.environ, "TRACEREEL_SPOOL_DIR": folder}
+        subprocess.run([*words, "--turns", str(runs)], check=True, capture_output=True, env=env)
+        events = [each for each in sink.events if each["event_type"] != "agent.tape.recorded"]
+    with store_of_its_own() as store:
+        stored = 0
+        for number in count():
+            if stored >= most:
+                break
+            lines = copied(events, number)
+            for first in range(0, len(lines), 5_000):
+                part = lines[first : first + 5_000]
+                insert(store, part, stored + 1)
+                stored += len(part)
+        for table in stored_tables(store):
+            store.command(f"OPTIMIZE TABLE `{table.name}` FINAL")
+        rows = store.rows(
+            "SELECT table, sum(bytes_on_disk) FROM system.parts"
+            " WHERE database = currentDatabase() AND active GROUP BY table ORDER BY 2 DESC"
+        )
+    for name, size in rows:
+        if int(size) >= stored:
+            print(f"{name:20} {int(size) / stored:10,.1f} bytes an event")
+    total = sum(int(size) for _, size in rows)
+    print(f"{'all tables':20} {total / stored:10,.1f} bytes an event, {stored:,} events")
+
+
 def main() -> None:
     """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -151,7 +212,16 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=20, help="events that are stored together")
     parser.add_argument("--program", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--form", default="run", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--demo-events", type=int, default=0, help="store so many events of the demo"
+    )
     args = parser.parse_args()
+    if args.demo_events:
+        demo_bytes(args.demo_events)
+        return
+    if args.program and args.form == "demo":
+        demo_program(args.program, int(args.turns))
+        return
     if args.program:
         program(args.program, args.form, int(args.turns), args.chars)
         return
