@@ -50,7 +50,7 @@ from tracereel.providers import streams
 from tracereel.tape import codec_types, payloads
 from tracereel_collector.auth import claims, keys
 from tracereel_collector.engine import refusals, request, statements
-from tracereel_collector.http import clickhouse, grpc_frames
+from tracereel_collector.http import clickhouse, grpc_frames, page, page_bundle
 from tracereel_collector.http import sql as api_sql
 from tracereel_collector.ingest import check, events, explain, otlp, otlp_json, quick, scores
 from tracereel_collector.ingest import redaction as door
@@ -58,7 +58,7 @@ from tracereel_collector.ingest.otlp_schema import LOGS
 from tracereel_collector.live import filters as live_filters
 from tracereel_collector.model import Kind, Marks
 from tracereel_collector.otlp_out.forward import target
-from tracereel_collector.query import cursor, diff, filters, window
+from tracereel_collector.query import cursor, diff, window
 from tracereel_collector.query.jaeger import parameters, values
 from tracereel_collector.query.jaeger import reader as jaeger_reader
 from tracereel_collector.query.run import timeline
@@ -274,6 +274,13 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.ingest.check:EventCheck._decode": lambda t: CHECK.check(
         events.split_events(encoded(t), content_type="application/x-ndjson")[0], tenant="t"
     ),
+    "tracereel_collector.http.page:_body": lambda t: page._body("index.html", bool(t)),
+    "tracereel_collector.http.page_bundle:_Joined._add": lambda t: page_bundle.join_modules(
+        {"a.js": t}, "a.js", str
+    ),
+    "tracereel_collector.http.page_bundle:join_styles": lambda t: page_bundle.join_styles(
+        {"a.css": t}, "a.css"
+    ),
     "tracereel_collector.ingest.explain:explain_field": lambda t: explain.explain_field(t, EVENT),
     "tracereel_collector.ingest.otlp_json:_document": lambda t: otlp_json._document(
         encoded(t), Counter()
@@ -285,9 +292,6 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.live.filters:_Query.parse": lambda t: live_filters._Query.parse(t),
     "tracereel_collector.query.cursor:decode": lambda t: cursor.decode(t, "q"),
     "tracereel_collector.query.diff:_texts": lambda t: diff._texts(t, t),
-    "tracereel_collector.query.filters:_add_text": lambda t: filters.as_sql(
-        filters.TraceFilters(text=t)
-    ),
     "tracereel_collector.query.jaeger.reader:_is_written": lambda t: jaeger_reader._is_written(
         "a", t
     ),

@@ -169,6 +169,7 @@ SCRIPT = Path(__file__).parent / "support" / "web_patterns.cjs"
 def as_python(source: str) -> str:
     """Return a JavaScript pattern in Python's notation."""
     source = re.sub(r"\(\?<([A-Za-z_]\w*)>", r"(?P<\1>", source).replace(r"\/", "/")
+    source = re.sub(r"\\u\{([0-9a-f]+)\}", lambda found: rf"\U{int(found[1], 16):08x}", source)
     return source.replace("[[", r"[\[")
 
 

@@ -12,7 +12,7 @@ from tests.support.collector import CollectorProcess, http
 from tests.support.contract import example
 from tests.support.keys import make_key
 from tests.support.waiting import wait_until
-from tracereel_collector.http import build
+from tracereel_collector.http import build, page
 from tracereel_collector.http.scoped_router import ScopedRoute, ScopedRouter
 
 ORIGIN = "https://app.example"
@@ -26,7 +26,7 @@ PARAMETERS = {
     **dict.fromkeys(("name", "service"), "none"),
     "entry_id": "999",
     "key_id": "0123456789ab",
-    "path": "index.html",
+    "path": next(each for each in page.SERVED if each.endswith("/app.js")),
 }
 OTHER_SITES = ("cross-site", "same-site", "nonsense")
 

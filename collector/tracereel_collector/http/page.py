@@ -73,13 +73,13 @@ def _served() -> dict[str, str]:
     return linked | {address(path): files[path] for path in files.keys() - pages.keys()}
 
 
-_SERVED: Final = _served()
+SERVED: Final = _served()
 
 
 @cache
 def _body(address: str, compressed: bool) -> tuple[bytes, dict[str, str]]:
     """Return content and headers; each file is compressed once."""
-    text = _SERVED[address]
+    text = SERVED[address]
     headers = {
         **_HEADERS,
         "Content-Type": _TYPES[address.rpartition(".")[2]],
@@ -92,7 +92,7 @@ def _body(address: str, compressed: bool) -> tuple[bytes, dict[str, str]]:
 
 
 def _serve(request: Request, address: str) -> Response:
-    if address not in _SERVED:
+    if address not in SERVED:
         raise UnknownResourceError(f"the page has no file {address[:80]!r}")
     accepted = request.headers.get("accept-encoding", "")
     body, headers = _body(
