@@ -18,12 +18,14 @@ help: ## list the targets
 run: .venv/.collector ## start a collector with a demo pipeline emitting into it
 	@$(BIN)/tracereel serve --demo --port $(PORT) --grpc-port $(GRPC_PORT) --data-dir $(DATA)
 
-check: .venv/.dev ## format, lint, types, import layers, house rules, generated docs, JavaScript types
+check: .venv/.dev ## format, lint, types, import layers, house rules, generated docs, JavaScript tests and types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/house_rules.py
 	$(BIN)/python docs/generate.py --check
+	@if command -v node >/dev/null; then node --test --test-reporter dot tests/web/js/*.test.mjs; \
+	else echo "The modules of the page are not tested: Node is not installed"; fi
 	@if command -v npm >/dev/null; then $(MAKE) -s .venv/typescript && .venv/typescript/node_modules/.bin/tsc -p .ci; \
 	else echo "JavaScript types are not checked: npm is not installed"; fi
 

@@ -31,7 +31,7 @@ export class Finder {
     this.hits = [];
     this.whole = true;
     this.field = h("input", {
-      type: "search",
+      type: "text",
       "aria-label": "Find in the run",
       placeholder: "Find in the run",
       autocomplete: "off",

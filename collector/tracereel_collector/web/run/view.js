@@ -437,6 +437,8 @@ export async function show(place, address, signal, begun) {
   collectorKnown.then(() => { if (!signal.aborted) drawHead(); });
   return ({ query }) => {
     const step = query.get("step");
+    const sought = query.get("q") ?? "";
+    if (sought !== finder.field.value.trim()) finder.find(sought, { go: !step });
     if (!step) leave();
     else if (step !== waterfall.selected || tab !== "step") select(step);
   };

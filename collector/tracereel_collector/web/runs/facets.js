@@ -2,7 +2,7 @@
 
 import { change } from "../shell/address.js";
 import { button, h } from "../shell/elements.js";
-import { colourOf, compact, plain, signOf } from "../shell/words.js";
+import { colourOf, compact, errorName, plain, signOf } from "../shell/words.js";
 import { quickFilters } from "./filters.js";
 
 const TITLES = {
@@ -48,7 +48,7 @@ function group(kind, title, counted, question) {
         h(
           "span",
           { class: "name", title: plain(value) },
-          (kind === "status" ? plain(value).replaceAll("_", " ") : plain(value)) || "(none)",
+          shown(kind, value) || "(none)",
         ),
         h("span", { class: "count" }, runs == null ? "" : compact(runs)),
       ],
@@ -56,4 +56,9 @@ function group(kind, title, counted, question) {
       { class: "facet", "aria-pressed": String(on), "data-facet": `${kind}:${value}` },
     );
   }));
+}
+
+function shown(kind, value) {
+  if (kind === "error") return errorName(value);
+  return kind === "status" ? plain(value).replaceAll("_", " ") : plain(value);
 }

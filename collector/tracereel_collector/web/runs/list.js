@@ -7,7 +7,8 @@ import { badge } from "../shell/pieces.js";
 import { isEmpty, pieces, wantedOf } from "../shell/hits.js";
 import { scoreLabels } from "../shell/scores.js";
 import {
-  NONE, apart, clock, colourOf, compact, confidence, cost, count, duration, plain, useColours,
+  NONE, apart, clock, colourOf, compact, confidence, cost, count, duration, errorName, plain,
+  useColours,
 } from "../shell/words.js";
 import { MOST_EXECUTIONS } from "./parameters.js";
 
@@ -296,7 +297,7 @@ function trouble(value, one, more) {
 }
 
 function statusOf(run) {
-  const errors = [...new Set(run.error_types)].map(plain);
+  const errors = [...new Set(run.error_types)].map(errorName);
   return h(
     "td",
     { class: "c-status" },

@@ -43,6 +43,7 @@ export async function show(place, address, signal) {
         ]),
       ]),
       session.truncated && h("p", { class: "warn" }, "Not all turns are shown."),
+      h("h2", { class: "hidden-visually" }, "Turns"),
       h("ol", { class: "turns" }, rows),
     ),
   );

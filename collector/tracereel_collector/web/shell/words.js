@@ -189,6 +189,11 @@ export function plain(value) {
   );
 }
 
+/** The type of an error; OpenTelemetry's `_OTHER` is one that its sender did not name. */
+export function errorName(type) {
+  return type === "_OTHER" ? "unnamed error" : plain(type);
+}
+
 export function shortId(id) {
   const text = plain(id);
   return text.length > 14 ? `${text.slice(0, 13)}…` : text;
