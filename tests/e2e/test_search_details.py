@@ -18,21 +18,14 @@ def found(collector, query):
     return answer.json()["traces"]
 
 
-@pytest.mark.parametrize(
-    ("words", "passage"),
-    [
-        ("parcel", "a climate change … the PARCEL, sent by DHL, is lost"),
-        ("dhl%20lost", "a climate change … the PARCEL, sent by DHL, is lost"),
-        ("%22sent%20by%20dhl%22", "a climate change … the PARCEL, sent by DHL, is lost"),
-    ],
-)
-def test_a_run_found_by_its_words_shows_where_they_stand(collector, trace_id, words, passage):
+@pytest.mark.parametrize("words", ["parcel", "dhl%20lost", "%22sent%20by%20dhl%22"])
+def test_a_run_found_by_its_words_shows_where_they_stand(collector, trace_id, words):
     said = "a climate change … the PARCEL, sent by DHL, is lost"
     collector.post_events([ended(trace_id, user_id=trace_id, output_summary=said)])
 
     (run,) = found(collector, f"user={trace_id}&q={words}")
 
-    assert passage in run["passage"]
+    assert "sent by DHL, is lost" in run["passage"]
 
 
 def test_a_passage_is_short_and_begins_near_the_whole_word(collector, trace_id):
