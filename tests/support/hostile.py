@@ -219,6 +219,7 @@ def events(maker: Maker) -> list[dict[str, Any]]:
             event |= {"emitter_seq": number + 1, "span_id": f"{number + 1:016x}"}
         if event["event_type"] == "agent.tape.recorded":
             event |= {"records": tape(maker), "part": 0, "tape_id": f"tap_{maker.trace_id}"}
+            event["replayed"] = False  # the report of a re-execution is not a tape
         made.append(event)
     return made
 
