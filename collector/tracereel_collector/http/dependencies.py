@@ -213,7 +213,7 @@ class Parts:
         self.playbacks = Playbacks(shares)
         self.completeness = CompletenessQuery(reader, self.traces, now_unix_nano=now)
         self.replayable = ReplayableRun(store)
-        self.comparison = Comparison(self.traces, self.replayable)
+        self.comparison = Comparison(self.traces, self.replayable, reader)
         self.tapes = Tapes(store)
         self.emitters = Emitters(store)
         self.jaeger = Jaeger(store, now_unix_nano=now)

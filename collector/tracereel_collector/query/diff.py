@@ -1,19 +1,25 @@
 """Comparison of two runs: added, removed and changed steps, and the first difference.
 
-Steps match if their parents match and kind, agent and name are equal. Of several candidates, those with
-the same input match first, then those at the same position.
+Steps match if their parents match and kind, agent and name are equal; model calls match whatever the model.
+Of several candidates, those with the same input match first, then those at the same position. Contents are
+compared in the form that every sender has in common; ids and times that are new in every run do not count.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from tracereel.content import Content
+from tracereel_collector.query.content.many import contents_of
+from tracereel_collector.query.content_diff import MAX_TEXT, content_changes
+from tracereel_collector.query.fresh_ids import without_fresh
 from tracereel_collector.query.replayable import ReplayableRun
 from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage
 from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.run.serialize import filled, milliseconds, shown_error
 from tracereel_collector.query.run.steps import DECISION, NO_EVENT, RunStep
 from tracereel_collector.query.run.summary import counts
@@ -21,10 +27,15 @@ from tracereel_collector.query.trace import Traces, head_of
 
 MAX_SHOWN = 1_000
 """Maximum steps listed; `counts` counts all."""
-_AT_START = frozenset({"added", "removed", "input", "model", "attempt"})
+MAX_READ: Final = 2_000
+"""Pairs of steps whose content is read; of the others, what the tree has is compared."""
+_AT_ONCE: Final = 40
+"""Steps of each run whose content is in memory at a time."""
+_AT_START = frozenset({"added", "removed", "input", "model", "attempt", "parameters", "tools"})
 """Differences visible when a step begins; others become visible when it ends."""
 
 Key = tuple[str, str, str]
+Contents = tuple[Content | None, Content | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,7 @@ class Comparison:
 
     traces: Traces
     replayable: ReplayableRun
+    reader: RunReader
 
     def document(
         self, tenant: str, a: str, b: str, *, everything: bool = False, linked: bool = True
@@ -75,12 +87,37 @@ class Comparison:
         first = self.traces.analysis(tenant, a, linked=linked)
         second = self.traces.analysis(tenant, b, linked=linked)
         fork = self.replayable.fork_of(tenant, a, b)
-        return msgspec.json.encode({**compared(first, second, everything=everything), "fork": fork})
+        found = compared(
+            first, second, everything=everything, read=lambda pairs: self._contents(tenant, pairs)
+        )
+        return msgspec.json.encode({**found, "fork": fork})
+
+    def _contents(self, tenant: str, pairs: Sequence["Pair"]) -> Iterator[Contents]:
+        """Yield the contents of matching steps."""
+        for at in range(0, len(pairs), _AT_ONCE):
+            some = pairs[at : at + _AT_ONCE]
+            sides = [
+                contents_of(self.reader, tenant, [step for step in side if step is not None])
+                for side in ([pair.a for pair in some], [pair.b for pair in some])
+            ]
+            yield from zip(*sides, strict=True)
 
 
-def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str, Any]:
-    """Return the differences of the second run from the first."""
-    differences = [_difference(pair, a, b) for pair in aligned(a.run.roots, b.run.roots)]
+def compared(
+    a: Analysis,
+    b: Analysis,
+    *,
+    everything: bool = False,
+    read: Callable[[Sequence[Pair]], Iterator[Contents]] | None = None,
+) -> dict[str, Any]:
+    """Return the differences of the second run from the first; `read` gives contents of pairs."""
+    pairs = aligned(a.run.roots, b.run.roots)
+    matching = [pair for pair in pairs if pair.a is not None and pair.b is not None]
+    contents = iter(read(matching[:MAX_READ])) if read is not None else iter(())
+    differences = [
+        _difference(pair, a, b, next(contents, (None, None)) if pair.a and pair.b else (None, None))
+        for pair in pairs
+    ]
     real = [each for each in differences if each.change != "same"]
     first = min(real, key=lambda each: (each.offset_ms, -each.pair.depth), default=None)
     listed = differences if everything else real
@@ -105,16 +142,17 @@ def compared(a: Analysis, b: Analysis, *, everything: bool = False) -> dict[str,
         },
         "steps": [_shown(each, a, b) for each in listed[:MAX_SHOWN]],
         "truncated": len(listed) > MAX_SHOWN or a.run.truncated or b.run.truncated,
+        "unread": max(0, len(matching) - MAX_READ) if read is not None else 0,
     }
 
 
-def _difference(pair: Pair, a: Analysis, b: Analysis) -> RunDifference:
+def _difference(pair: Pair, a: Analysis, b: Analysis, contents: Contents) -> RunDifference:
     one, other = pair.a, pair.b
     if one is None or other is None:
         run = b.run if one is None else a.run
         offset = milliseconds(pair.shown.began - run.began) or 0.0
         return RunDifference(pair, "added" if one is None else "removed", {}, offset)
-    fields = _fields(one, other, a.totals[id(one)], b.totals[id(other)])
+    fields = _fields(one, other, a.totals[id(one)], b.totals[id(other)], contents)
     if not fields:
         return RunDifference(pair, "same")
     starts = any(name in _AT_START for name in fields)
@@ -128,13 +166,13 @@ def _moment(step: RunStep, analysis: Analysis, *, at_start: bool) -> float:
 
 
 def _fields(
-    one: RunStep, other: RunStep, used: StepUsage, uses: StepUsage
+    one: RunStep, other: RunStep, used: StepUsage, uses: StepUsage, contents: Contents
 ) -> dict[str, dict[str, Any]]:
     """Return the fields in which two steps differ; duration and cost are ignored."""
-    found: dict[str, dict[str, Any]] = {}
-    given, gives = _given(one), _given(other)
-    if given.input_hash != gives.input_hash:
-        found["input"] = _texts(given.input, gives.input)
+    changes = _changes(one, other, contents)
+    found: dict[str, dict[str, Any]] = {
+        name: changes[name] for name in ("input", "parameters", "tools") if name in changes
+    }
     for name, left, right in (
         ("model", _model(one), _model(other)),
         ("status", one.status, other.status),
@@ -145,10 +183,23 @@ def _fields(
     decided, decides = _decisions(one), _decisions(other)
     if [each[0] for each in decided] != [each[0] for each in decides]:
         found["decision"] = _decision_change(decided, decides)
-    if one.ending.output_hash != other.ending.output_hash:
-        found["output"] = _texts(one.ending.output, other.ending.output)
+    found |= {name: changes[name] for name in ("output", "finish_reason") if name in changes}
     if one.kind == "llm" and used.tokens != uses.tokens:
         found["tokens"] = {"a": used.tokens, "b": uses.tokens}
+    return found
+
+
+def _changes(one: RunStep, other: RunStep, contents: Contents) -> dict[str, dict[str, Any]]:
+    """Return the differences of the contents; of the summaries in the tree if they were not read."""
+    left, right = contents
+    if left is not None and right is not None and left.kind == right.kind:
+        return content_changes(left, right)
+    found: dict[str, dict[str, Any]] = {}
+    given, gives = _given(one), _given(other)
+    if given.input_hash != gives.input_hash:
+        found["input"] = _texts(given.input, gives.input)
+    if one.ending.output_hash != other.ending.output_hash:
+        found["output"] = _texts(one.ending.output, other.ending.output)
     return found
 
 
@@ -158,9 +209,21 @@ def _decisions(step: RunStep) -> list[tuple[tuple[Any, ...], EventRow]]:
     if step.ending.decision_type:
         rows.append(step.ending)
     return [
-        ((row.decision_type, row.chosen, row.output_hash if row.event_type == DECISION else 0), row)
+        (
+            (
+                row.decision_type,
+                without_fresh(row.chosen),
+                _output_key(row) if row.event_type == DECISION else "",
+            ),
+            row,
+        )
         for row in rows
     ]
+
+
+def _output_key(row: EventRow) -> Any:
+    """Return what is compared of an output; of a long one, all of it with its ids."""
+    return without_fresh(row.output) if len(row.output) < MAX_TEXT else row.output_hash
 
 
 def _decision_change(
@@ -291,9 +354,11 @@ def _matched(
 
 
 def _grouped(steps: Sequence[RunStep]) -> dict[Key, list[RunStep]]:
+    """Group steps by what must be equal; another model in a call is a change of that call."""
     groups: dict[Key, list[RunStep]] = {}
     for step in steps:
-        groups.setdefault((step.kind, step.agent, step.name), []).append(step)
+        name = "" if step.kind == "llm" else step.name
+        groups.setdefault((step.kind, step.agent, name), []).append(step)
     return groups
 
 
@@ -301,18 +366,27 @@ def _paired(a: list[RunStep], b: list[RunStep]) -> Iterator[tuple[RunStep, RunSt
     if len(a) == len(b):
         yield from zip(a, b, strict=True)
         return
-    by_input: dict[int, deque[RunStep]] = {}
-    for step in b:
-        by_input.setdefault(_given(step).input_hash, deque()).append(step)
-    left: list[RunStep] = []
-    used: set[int] = set()
-    for step in a:
-        given = _given(step).input_hash
-        same = by_input.get(given)
-        if given and same:
-            other = same.popleft()
-            used.add(id(other))
-            yield step, other
-        else:
-            left.append(step)
-    yield from zip(left, (step for step in b if id(step) not in used), strict=False)
+    left, right = a, b
+    # The same call first, then the same input to another model, then the order.
+    for key in (_call_key, _input_key):
+        waiting: dict[Any, deque[RunStep]] = {}
+        for step in right:
+            waiting.setdefault(key(step), deque()).append(step)
+        found = [
+            (step, waiting[key(step)].popleft())
+            for step in left
+            if _given(step).input_hash and waiting.get(key(step))
+        ]
+        yield from found
+        taken = {id(step) for pair in found for step in pair}
+        left = [step for step in left if id(step) not in taken]
+        right = [step for step in right if id(step) not in taken]
+    yield from zip(left, right, strict=False)
+
+
+def _call_key(step: RunStep) -> tuple[int, str]:
+    return _input_key(step), step.name
+
+
+def _input_key(step: RunStep) -> int:
+    return _given(step).input_hash

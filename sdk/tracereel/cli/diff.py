@@ -125,10 +125,15 @@ def _step(step: Difference, terminal: Terminal) -> Iterator[str]:
 
 
 def _field(name: str, change: Any, indent: str, terminal: Terminal) -> Iterator[str]:
-    """Yield the old and new value of a field, on one line if they fit."""
+    """Yield the old and new value of a field, on one line if they fit; messages one by one."""
     if not isinstance(change, dict):
         return
     indent = indent[: max(0, terminal.width // 3)]
+    if isinstance(messages := change.get("messages"), list):
+        yield f"{indent}{name}: {terminal.shown(_messages_counted(messages))}"
+        for each in messages:
+            yield from _message(each, indent + "  ", terminal)
+        return
     was, now = (terminal.shown(text(change, side)) or "-" for side in ("a", "b"))
     arrow = " → " if terminal.unicode else " -> "
     line = f"{name}: {was}{arrow}{now}"
@@ -138,6 +143,27 @@ def _field(name: str, change: Any, indent: str, terminal: Terminal) -> Iterator[
     for side, value in (("-", was), ("+", now)):
         room = terminal.width - len(indent) - 2
         yield f"{indent}{side} {terminal.fit(terminal.shown(f'{name}: {value}'), room)}"
+
+
+def _messages_counted(messages: list[Any]) -> str:
+    """Return `12 messages the same, 1 changed`."""
+    kinds = [(text(each, "change"), int(number(each, "count") or 1)) for each in messages]
+    sums = {kind: sum(many for each, many in kinds if each == kind) for kind, _ in kinds}
+    same = sums.pop("same", 0)
+    words = [f"{same} {'message' if same == 1 else 'messages'} the same"] if same else []
+    return ", ".join([*words, *(f"{many} {clean(kind)}" for kind, many in sums.items())])
+
+
+def _message(change: Any, indent: str, terminal: Terminal) -> Iterator[str]:
+    """Yield the message of each side that differs."""
+    if not isinstance(change, dict) or change.get("change") == "same":
+        return
+    for side, mark, style in (("a", "-", "red"), ("b", "+", "green")):
+        message = change.get(side)
+        if isinstance(message, dict):
+            said = terminal.shown(f"{text(message, 'role')}: {text(message, 'text')}")
+            room = terminal.width - len(indent) - 2
+            yield f"{indent}{terminal.paint(f'{mark} {terminal.fit(said, room)}', style)}"
 
 
 def _changed(values: Mapping[str, float | None], shown: Any) -> str:

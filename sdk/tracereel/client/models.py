@@ -264,6 +264,8 @@ class Diff(Model):
     totals: Mapping[str, Mapping[str, float | None]] = {}
     steps: tuple[Difference, ...] = ()
     truncated: bool = False
+    unread: int = 0
+    """Steps of which only the beginning of the content was compared."""
     fork: Mapping[str, Any] | None = None
     """Fork point if one run is a branch of the other: `branch`, `of`, call (`at`), `overrides`."""
 

@@ -436,3 +436,29 @@ def test_a_brief_shows_what_failed_and_how_much_is_hidden():
     assert len(short) <= 1_500
     assert b'"name":"bad"' in short
     assert b'"hidden":' in short
+
+
+def test_another_model_is_a_change_of_the_call_not_another_call():
+    def calls(*models):
+        return analysed(
+            *pipeline(0, 90),
+            *(
+                event(
+                    *("llm.called", 10 * place + 5),
+                    start=10 * place,
+                    span_id=f"m{place}",
+                    parent_span_id="p",
+                    llm_model=each,
+                    arguments={"n": place},
+                )
+                for place, each in enumerate(models, start=1)
+            ),
+        )
+
+    document = compared(calls("a", "a", "a"), calls("a", "b", "a"))
+    assert [(each["change"], each["what"], each["b"]) for each in document["steps"]] == [
+        ("changed", "model", "m2")
+    ]
+    fewer = compared(calls("a", "a", "b"), calls("a", "b"))
+    assert document["counts"]["added"] == document["counts"]["removed"] == 0
+    assert fewer["counts"]["removed"] == 1

@@ -5,9 +5,10 @@ import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
 import { badge, choice, facts } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { clock, colourOf, cost, count, duration, kindName, laidOut, plain, shortId } from "../shell/words.js";
+import { clock, colourOf, cost, count, duration, kindName, laidOut, plain, several, shortId } from "../shell/words.js";
 import { changeOf } from "../run/replayable.js";
 import { showChoice } from "./choose.js";
+import { contentDifference, isContent } from "./content.js";
 
 /** @type {[string, string, (value: any) => string][]} */
 const TOTALS = [
@@ -28,7 +29,7 @@ export async function show(place, address, signal) {
 
   function draw() {
     const steps = all ? answer.steps : answer.steps.filter((step) => step.change !== "same");
-    list.replaceChildren(...steps.map((step) => rowOf(step, isFirst(step))));
+    list.replaceChildren(...steps.map((step) => rowOf(step, isFirst(step), { runs: [a, b], signal })));
     chooser.replaceChildren(
       choice(
         "Which steps",
@@ -87,6 +88,12 @@ export async function show(place, address, signal) {
       totals(answer.totals),
       h("p", { class: "diff-said", role: "status" }, answer.same ? "Both runs did the same." : sentence(answer)),
       answer.truncated && h("p", { class: "warn" }, "Not all steps are listed."),
+      answer.unread > 0 &&
+        h(
+          "p",
+          { class: "warn" },
+          `Of ${several(answer.unread, "step")} only the beginning of the content was compared.`,
+        ),
       h("h2", { class: "hidden-visually" }, "Steps"),
       head(),
       list,
@@ -172,8 +179,9 @@ function head() {
   );
 }
 
-function rowOf(step, first) {
+function rowOf(step, first, options) {
   const fields = Object.entries(step.fields ?? {});
+  const read = step.a && step.b && fields.some(([name]) => isContent(name)) ? contentDifference(step, options) : null;
   const line = [
     h(
       "span",
@@ -210,37 +218,29 @@ function rowOf(step, first) {
       { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" },
       h("div", { class: "diff-line" }, line),
     );
-  return h(
-    "div",
-    { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" },
+  const details = h(
+    "details",
+    { open: first },
+    h("summary", { class: "diff-line" }, line),
     h(
-      "details",
-      { open: first },
-      h("summary", { class: "diff-line" }, line),
-      h(
-        "div",
-        { class: "diff-fields" },
-        fields.map(([name, value]) => [
-          h(
-            "h3",
-            {},
-            plain(name),
-            value.keys?.changed?.length
-              ? h("span", { class: "quiet" }, ` ${value.keys.changed.map(plain).join(", ")}`)
-              : "",
-          ),
-          h(
-            "pre",
-            { class: "value before", tabindex: "0", "aria-label": `${plain(name)} in A` },
-            laidOut(value.a) || "nothing",
-          ),
-          h(
-            "pre",
-            { class: "value after", tabindex: "0", "aria-label": `${plain(name)} in B` },
-            laidOut(value.b) || "nothing",
-          ),
-        ]),
-      ),
+      "div",
+      { class: "diff-fields" },
+      fields.filter(([name]) => !read || !isContent(name)).map(([name, value]) => plainField(name, value)),
+      read?.element,
     ),
   );
+  if (first) read?.open();
+  details.addEventListener("toggle", () => { if (details.open) read?.open(); });
+  return h("div", { class: `diff-row d-${step.change}${first ? " first" : ""}`, role: "listitem" }, details);
+}
+
+/** A field with both values, one below the other. */
+function plainField(name, value) {
+  const side = (letter, kind) =>
+    h(
+      "pre",
+      { class: `value ${kind}`, tabindex: "0", "aria-label": `${plain(name)} in ${letter}` },
+      laidOut(value[letter.toLowerCase()]) || "nothing",
+    );
+  return [h("h3", {}, plain(name)), side("A", "before"), side("B", "after")];
 }
