@@ -1,9 +1,11 @@
 """Access rules on every registered route: keys, scopes, other sites, sessions."""
 
+import hashlib
 import json
 import time
 import uuid
 from http.client import HTTPConnection
+from importlib import resources
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,12 +23,13 @@ PAGE = {"/", "/docs", "/web/{path}", "/openapi.json"}
 """Routes that links on other sites may open; they contain no recorded data."""
 OPERATIONS = {"/healthz", "/readyz", "/readyz/query", "/metrics"}
 """Routes for probes and Prometheus; they contain no tenant data."""
+ICON = resources.files("tracereel_collector").joinpath("web/icon.svg").read_bytes()
 PARAMETERS = {
     **dict.fromkeys(("trace_id", "a", "b", "step_id", "session_id", "user_id"), "none"),
     **dict.fromkeys(("name", "service"), "none"),
     "entry_id": "999",
     "key_id": "0123456789ab",
-    "path": "index.html",
+    "path": f"{hashlib.sha256(ICON).hexdigest()[:20]}/icon.svg",
 }
 OTHER_SITES = ("cross-site", "same-site", "nonsense")
 
