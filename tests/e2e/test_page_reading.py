@@ -242,7 +242,7 @@ def test_a_question_stands_in_list_run_and_conversation_as_it_was_asked(visit, c
     wait_until(listed, timeout=60, message="the run is not stored")
     page = visit.open("#/runs?from=1h&agent=labour_law_expert")
     row = page.locator(f'tr[data-run="{run_id}"]')
-    expect(row.locator(".prompt")).to_have_text(asked)
+    expect(row.locator(".prompt")).to_have_text(re.compile(f"^{re.escape(asked)} → "))
     row.locator(".what").click()
     expect(page.get_by_role("heading", name="Asked")).to_be_visible()
     assert shown(page, "Asked") == asked

@@ -1,6 +1,6 @@
 // Finds searched words and phrases in a text, as the collector's index does: words are letters and digits.
 
-const WORD = /[0-9A-Za-z\u0080-\u{10ffff}]+/gu;
+const WORD = /[0-9A-Za-z\u0080-\uffff]+/g;
 const QUOTED = /"([^"]*)"/g;
 
 /** The words and phrases of a search, in lower case. */
