@@ -1,5 +1,7 @@
 // Creates elements. Text is only ever put into text nodes, so recorded data never becomes markup.
 
+import { plain } from "./words.js";
+
 const SVG = document.querySelector("svg").namespaceURI;
 
 function filled(made, properties, children) {
@@ -50,7 +52,8 @@ export function copyButton(text, label = "Copy", what = null) {
   return button(label, async () => {
     const copied = typeof text === "function" ? text() : text;
     try {
-      await navigator.clipboard.writeText(copied);
+      // What is pasted is what was seen: no control characters that a terminal obeys.
+      await navigator.clipboard.writeText(plain(copied.replaceAll("\r\n", "\n")));
       toast("Copied");
     } catch {
       toast("The browser does not let the page copy");
