@@ -205,6 +205,27 @@ def test_new_runs_wait_behind_a_button_and_move_no_row(visit, collector, trace_i
     expect(new).to_have_count(0)
 
 
+def test_a_late_answer_to_an_earlier_question_changes_nothing(visit, seeded, collector, trace_id):
+    page = visit.open(f"{DESK}&status=failed")
+    expect(rows(page)).to_have_count(1)
+    expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "true")
+    held = []
+    page.route(
+        re.compile("/v1/traces\\?.*status=failed.*limit=50"), lambda route: held.append(route)
+    )
+    with page.expect_request(lambda request: "status=failed" in request.url):
+        collector.post_events([started(trace_id)])
+
+    page.get_by_role("button", name="Remove status: failed").click()
+    expect(rows(page)).to_have_count(len(seeded))
+    assert held
+    with page.expect_request_finished(lambda request: "status=failed" in request.url):
+        for route in held:
+            route.continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    assert rows(page).count() == len(seeded)
+
+
 def test_two_runs_ticked_with_the_mouse_are_compared(visit, seeded):
     page = visit.open(f"{DESK}&live=off")
     expect(rows(page)).to_have_count(len(seeded))

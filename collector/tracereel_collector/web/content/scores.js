@@ -25,8 +25,9 @@ export class ScoreBox {
   show(target) {
     const same = this.target && this.target.step === target.step;
     this.target = target;
-    if (this.scores) this.#draw({ keepForm: same });
-    else if (!this.reading) this.#read();
+    // A form that is being filled in stays as it is, with its focus.
+    if (this.scores && !same) this.#draw();
+    else if (!this.scores && !this.reading) this.#read();
   }
 
   async #read() {
@@ -43,14 +44,13 @@ export class ScoreBox {
     }
   }
 
-  #draw({ keepForm = false } = {}) {
+  #draw() {
     const shown = scoresOf(this.scores, this.target);
     const list =
       shown.length > 0 &&
       h("ul", {}, shown.slice(0, 50).map(rowOf), shown.length > 50 && h("li", {}, `${count(shown.length - 50)} more`));
     const head = h("h3", {}, "Scores ", h("span", { class: "quiet" }, shown.length ? count(shown.length) : "none yet"));
-    const form = (keepForm && this.element.querySelector("details")) || this.#form();
-    this.element.replaceChildren(head, ...(list ? [list] : []), form);
+    this.element.replaceChildren(head, ...(list ? [list] : []), this.#form());
   }
 
   #form() {

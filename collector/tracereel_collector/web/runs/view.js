@@ -59,7 +59,9 @@ export async function show(place, address, signal, begun) {
 
   async function readList({ more = false, asked = null } = {}) {
     const changes = more && next ? { cursor: next } : { limit: Math.min(MOST, PAGE + extra) };
-    const answer = await (asked ?? readRuns(question, signal, changes));
+    const wanted = question;
+    const answer = await (asked ?? readRuns(wanted, signal, changes));
+    if (wanted !== question) return; // the answer is to another question than the one on screen
     next = answer.next;
     if (!more) {
       arrived = [];
@@ -74,7 +76,9 @@ export async function show(place, address, signal, begun) {
   async function refresh() {
     if (!list.size) { await readList(); return; }
     const limit = Math.min(MOST, PAGE + extra + arrived.length);
-    const { traces, next: rest } = await readRuns(question, signal, { limit });
+    const wanted = question;
+    const { traces, next: rest } = await readRuns(wanted, signal, { limit });
+    if (wanted !== question) return;
     const last = traces.findLastIndex((run) => list.has(run.trace_id));
     arrived = (last < 0 ? traces : traces.slice(0, last)).filter((run) => !list.has(run.trace_id));
     list.refresh(traces, { whole: rest == null });
@@ -106,7 +110,9 @@ export async function show(place, address, signal, begun) {
   }
 
   async function readCounts() {
-    const answer = await readRuns(question, signal, { limit: 0, facets: COUNTED, histogram: 80 });
+    const wanted = question;
+    const answer = await readRuns(wanted, signal, { limit: 0, facets: COUNTED, histogram: 80 });
+    if (wanted !== question) return;
     list.notice(answer.facets.agent.map(({ value }) => value));
     showFacets(facets, answer.facets, question);
     histogram.show(answer.histogram);
