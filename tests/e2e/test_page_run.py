@@ -329,13 +329,13 @@ def test_two_runs_are_aligned_and_the_first_difference_is_open(visit, seeded):
 
     first = page.locator(".diff-row.first")
     expect(first).to_be_in_viewport()
-    expect(first.locator(".before").first).to_contain_text("Bogotá")
-    expect(first.locator(".after").first).to_contain_text("Lima")
+    expect(first.locator(".content-diff del").first).to_contain_text("Bogotá")
+    expect(first.locator(".content-diff ins").first).to_contain_text("Lima")
     expect(page.locator(".diff-row.d-added").first).to_contain_text("pricing_agent")
     page.get_by_role("button", name="Differences").click()
     expect(page.locator(".d-same")).to_have_count(0)
     page.keyboard.press("x")
-    expect(first.locator(".before").first).to_contain_text("Lima")
+    expect(first.locator(".content-diff del").first).to_contain_text("Lima")
 
 
 def test_an_agent_is_plotted(visit, seeded):
