@@ -9,10 +9,12 @@ and the line stays whole, as it does if the run is not named before the marker.
 from typing import Final
 
 MARKER: Final = ',"content_bytes":'
-_AT: Final = f"position(line, '{MARKER}')"
-_COMMA: Final = f"position(line, ',', toUInt64({_AT} + {len(MARKER)}))"
-_HEAD: Final = f"concat(left(line, {_COMMA} - 1), '}}')"
-_CONTENT: Final = f"concat('{{', substring(line, {_COMMA} + 1))"
+# The functions below run on every line; on an empty one they cost nothing.
+_LINE: Final = f"if(position(line, '{MARKER}') > 0, line, '')"
+_AT: Final = f"position({_LINE}, '{MARKER}')"
+_COMMA: Final = f"position({_LINE}, ',', toUInt64({_AT} + {len(MARKER)}))"
+_HEAD: Final = f"concat(left({_LINE}, {_COMMA} - 1), '}}')"
+_CONTENT: Final = f"concat('{{', substring({_LINE}, {_COMMA} + 1))"
 _TIME: Final = "ifNull(parseDateTime64BestEffortOrNull(upper(t.timestamp), 9, 'UTC'), ingested_at)"
 _GIVEN: Final = "reinterpretAsUInt64(reverse(unhex(t.hlc)))"
 # A clock more than a day ahead of the arrival is not followed: it would sort last for ever.
@@ -22,6 +24,7 @@ _CLOCK: Final = (
 )
 
 FRAGMENTS: Final = {
+    "has_content": f"position(body, '{MARKER}') > 0",
     "is_split": f"""({_AT} > 0 AND {_COMMA} > {_AT}
         AND JSONExtractString({_HEAD}, 'trace_id') != '' AND isValidJSON({_CONTENT}))""",
     "split_head": _HEAD,

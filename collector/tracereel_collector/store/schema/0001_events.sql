@@ -205,7 +205,7 @@ FROM
         JSONExtract(line, 'Tuple(
             event_id String, event_type String, timestamp String, hlc String,
             trace_id String, span_id String, session_id String)') AS t
-    FROM events_in
+    FROM (SELECT * FROM events_in WHERE $has_content)
     ARRAY JOIN
         splitByChar('\n', body) AS line,
         arrayEnumerate(splitByChar('\n', body)) AS position

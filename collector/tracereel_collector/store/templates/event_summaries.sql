@@ -65,7 +65,7 @@ FROM
             event_type = 'agent.pipeline.started', JSONExtractString(payload, 'user_prompt'),
             event_type = 'agent.execution.started', JSONExtractString(payload, 'input_summary'),
             ''), $max_prompt) AS prompt,
-        left(JSONExtractString(if(rank = '' OR endsWith(event_type, '.started'), '', payload), 'output_summary'),
+        left(JSONExtractString(if(rank < '3' OR endsWith(event_type, '.started'), '', payload), 'output_summary'),
             $max_prompt) AS output
     FROM agent_events
     -- Parts of a tape are neither shown nor counted.
