@@ -175,13 +175,13 @@ SETTINGS $merge_tree_settings;
 -- Long values, mostly messages, are in a column of their own: calls of a trace repeat them, which a large
 -- window finds, and readers of other attributes need not decompress them (docs/adr/018).
 CREATE MATERIALIZED VIEW spans_to_otel_spans TO otel_spans AS
-WITH arraySum(v -> length(v), mapValues(span.SpanAttributes)) > $inline_content AS is_large
+WITH byteSize(span.SpanAttributes) > $inline_content AS is_large
 SELECT
     span.* EXCEPT (SpanAttributes),
     if(is_large, mapFilter((k, v) -> length(v) <= $short_value, span.SpanAttributes), span.SpanAttributes)
         AS SpanAttributes,
-    if(is_large, mapFilter((k, v) -> length(v) > $short_value, span.SpanAttributes),
-        CAST(map() AS Map(LowCardinality(String), String))) AS ContentAttributes
+    mapFilter((k, v) -> length(v) > $short_value, if(is_large, span.SpanAttributes,
+        CAST(map() AS Map(LowCardinality(String), String)))) AS ContentAttributes
 FROM
 (
 $translated_spans
