@@ -10,7 +10,7 @@ BIN := .venv/bin
 IS_SUPPORTED := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test test-pythons fast fmt docs dashboards dashboards-preview secrets lock bench chaos replay-corpus clean
+.PHONY: help run check test test-pythons fast fmt docs dashboards dashboards-preview fixtures secrets lock bench chaos cluster replay-corpus clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -44,6 +44,10 @@ fmt: .venv/.dev ## format and mend what can be mended
 docs: .venv/.dev ## write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
+fixtures: .venv/.dev ## record again what real clients send, each in an environment below .venvs (ONLY="langfuse mlflow")
+	$(BIN)/python -m tests.clients.record $(ONLY)
+	$(BIN)/python -m tests.clients.fields
+
 secrets: ## write .env with random passwords for docker-compose.yml; keeps those that are there
 	@umask 077 && touch .env && for name in TRACEREEL_KEY TRACEREEL_READ_KEY CLICKHOUSE_PASSWORD GRAFANA_PASSWORD; do \
 	grep -q "^$$name=" .env || echo "$$name=$$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')" >> .env; done
@@ -60,12 +64,18 @@ dashboards-preview: .venv/.dev ## draw what every panel shows, without Grafana (
 	$(BIN)/python -m tests.dashboards.preview
 
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/import_time.py && $(BIN)/python bench/latency.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/fleet.py && $(BIN)/python bench/import_time.py && $(BIN)/python bench/latency.py
 
 chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
+cluster: .venv/.dev .venv/.tools ## test suites and oracle rounds on a cluster (LAB=a folder with lab.py, ROUNDS=40 SEED=…)
+	@[ -n "$(LAB)" ] || { echo "make cluster LAB=…: a folder with lab.py, see tests/support/lab_cluster.py"; exit 1; }
+	$(BIN)/python -m tests.cluster $(LAB) --suites
+	$(BIN)/python -m tests.cluster $(LAB) --rounds $(or $(ROUNDS),40) $(if $(SEED),--seed $(SEED))
+
 replay-corpus: .venv/.dev ## record and re-execute a corpus of agents with many timings (SEEDS=50), then a table
+	SAFETY_FULL=1 $(BIN)/python -m pytest tests/sdk/tape/test_process_guard.py
 	$(BIN)/python -m tests.replay_corpus --seeds $(or $(SEEDS),50)
 
 clean: ## remove the environment and the demo's data

@@ -17,6 +17,7 @@ from tracereel_collector.ingest.otlp_schema import SIGNALS
 from tracereel_collector.store.dialects.columns import COLUMNS
 
 HERE = Path(__file__).parent
+CLIENTS = HERE.parent / "tests" / "clients"
 FIXTURES = HERE.parent / "tests" / "collector" / "store" / "dialects" / "fixtures"
 
 
@@ -28,6 +29,7 @@ def generated() -> dict[Path, str]:
     security = HERE / "security.md"
     content = HERE / "content.md"
     text = _replaced(dialects.read_text(encoding="utf-8"), "columns", _columns_table())
+    text = _replaced(text, "clients", _clients_table())
     return {
         dialects: _replaced(text, "dialects", _dialects_table()),
         content: _replaced(content.read_text(encoding="utf-8"), "content", _content_tables()),
@@ -114,6 +116,20 @@ SHOWN = {
     "finish": "FinishReason",
     "error": "ErrorType",
 }
+
+
+def _clients_table() -> str:
+    """The fields of each recorded client, from the reviewed results of its test."""
+    reviewed = json.loads((CLIENTS / "fields.json").read_text(encoding="utf-8"))
+    fields = [name for name in next(iter(reviewed.values())) if name != "totals"]
+    heads = " | ".join(name.replace("_", " ") for name in fields)
+    lines = [f"| client | {heads} | recorded with |", "|---" * (len(fields) + 2) + "|"]
+    for client, said in reviewed.items():
+        recorded = json.loads((CLIENTS / "recordings" / f"{client}.json").read_text("utf-8"))
+        packages = [f"{package} {number}" for package, number in recorded["packages"].items()]
+        marks = ["✓" if said[name] else "-" for name in fields]
+        lines.append(f"| {client} | {' | '.join(marks)} | {', '.join(packages)} |")
+    return "\n".join(lines)
 
 
 def _dialects_table() -> str:

@@ -24,7 +24,8 @@ import psutil
 
 from tests import long_forms
 from tests.support.collector import CollectorProcess
-from tests.support.conservation import conserved
+from tests.support.collector_group import CollectorGroup, GroupOracles
+from tests.support.conservation import conserved, conserved_group
 from tests.support.engine_store import store_on
 from tests.support.flaky_proxy import FAULTS as REFUSALS
 from tests.support.flaky_proxy import FlakyProxy
@@ -194,9 +195,43 @@ def under_load(faults, pause):
     return part
 
 
+def group(folder, *, seed, seconds):
+    """Kill members of a group under load; their senders resend through the others."""
+    rnd = random.Random(seed)
+    members = CollectorGroup(folder).start()
+    try:
+        oracles = GroupOracles(members, f"chaos{seed}", seed)
+        deadline = time.monotonic() + seconds
+        kills = 0
+        while time.monotonic() < deadline:
+            time.sleep(rnd.uniform(0.2, 2.0))
+            killed = rnd.sample("abc", rnd.choice([1, 1, 2, 3]))
+            for name in killed:
+                members[name].kill()
+            members.restart(killed)
+            kills += len(killed)
+        status = oracles.finish()
+        members.settle(timeout=600)
+        acknowledged, stored = oracles.acknowledged(), members.stored_events()
+        table = {
+            "seed": seed,
+            "oracles ended with": status,
+            "kills": kills,
+            "acknowledged": acknowledged.total(),
+            "missing": (acknowledged - stored).total(),
+            "doubled": (stored - acknowledged).total(),
+            **conserved_group(members),
+        }
+    finally:
+        members.close()
+    assert table["missing"] == table["doubled"] == status == 0, table
+    return table
+
+
 PARTS = {
-    "storm": (0.35, under_load(STORM, (0.2, 2.0))),
-    "kills": (0.25, under_load(KILLS, (0.05, 0.5))),
+    "storm": (0.3, under_load(STORM, (0.2, 2.0))),
+    "kills": (0.2, under_load(KILLS, (0.05, 0.5))),
+    "group": (0.1, group),
     "outage": (0.15, under_load(OUTAGE, (0.1, 0.2))),
     "power": (0.1, long_forms.power_cuts),
     "disks": (0.05, long_forms.disks),

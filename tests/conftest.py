@@ -10,8 +10,9 @@ from opentelemetry import trace
 from opentelemetry.util._once import Once
 
 from tests.seeds.summary import pytest_terminal_summary
+from tests.support.clickhouse_server import clickhouse_server, new_server
 
-__all__ = ["pytest_terminal_summary"]
+__all__ = ["clickhouse_server", "new_server", "pytest_terminal_summary"]
 
 TESTS = Path(__file__).parent
 

@@ -350,6 +350,13 @@ ELSEWHERE = {
     "tracereel._redact.secret_patterns:Pattern.apply": "test_time_patterns attacks every rule",
     "tracereel._redact.secret_patterns:Alternative.search": "test_time_patterns attacks every rule",
     "tracereel._redact.secret_patterns:RunPattern.apply": "test_time_patterns attacks every rule",
+    "tracereel._core.replay_guard:refusal": "a line that this process wrote",
+    "tracereel.fleet.file:FleetFile._header": "one JSON line of bounded length",
+    "tracereel.fleet.file:FleetFile._end": "one JSON line of bounded length",
+    "tracereel.fleet.pull:_decoded": "one JSON line of an answer of bounded size",
+    "tracereel.fleet.worker:_Worker.run": "one JSON line that the runner wrote",
+    "tracereel_collector.http.tail_group:GroupTail._placed": "an id of bounded length",
+    "tracereel_collector.http.tail_group:places_of": "an id of bounded length",
     "tracereel.cli.sessions:_fitted": "partition of a line that was cut to the terminal's width",
     "tracereel._export.http_client:HttpConnection.__init__": "a setting",
     "tracereel._runtime.sse_parser:SseParser._take_field": "SseParser.feed",
@@ -372,9 +379,6 @@ ELSEWHERE = {
     "tracereel_collector.query.sessions:Sessions.list_document": "cursor:decode",
     "tracereel_collector.queue.deleted:_is_of": "deleted:without",
     "tracereel_collector.store.clickhouse:StoreAddress.parse": "a setting",
-    "tracereel_collector.store.cluster:_on_cluster": "statements of the schema",
-    "tracereel_collector.store.cluster:_qualified_view": "statements of the schema",
-    "tracereel_collector.store.cluster:_qualified": "statements of the schema",
     "tracereel_collector.store.tables:count": "the engine's answer",
 }
 

@@ -56,17 +56,11 @@ MADE_AT_RUN_TIME: dict[tuple[str, str], Callable[[], Iterable["re.Pattern[str]"]
         "tracereel._redact.rules",
         "rule.pattern",
     ): "a rule of the program's own: tests of its windows",
-    ("tracereel.tape.codec_types", "unpack(d['v'])"): "the program's own value, given back to it",
+    ("tracereel.tape.codec_types", "text"): "the program's own value, given back to it",
     (
         "tracereel_collector.ingest.quick",
         "f\"(?:(?:{pattern.removeprefix('^').removesuffix('$')})\\n)*\"",
     ): QUICK._patterns.values,
-    ("tracereel_collector.store.cluster", "f'\\\\b(FROM|JOIN)\\\\s+{name}\\\\b'"): (
-        lambda: [re.compile(r"\b(FROM|JOIN)\s+events\b")]
-    ),
-    ("tracereel_collector.store.cluster", "f'\\\\b(FROM|JOIN)(\\\\s+){name}\\\\b'"): (
-        lambda: [re.compile(r"\b(FROM|JOIN)(\s+)events\b")]
-    ),
 }
 """Module and source → examples of the patterns, or the reason why there are none."""
 

@@ -11,11 +11,14 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from starlette.types import ASGIApp
 
 from tracereel_collector.auth import AccessGate
+from tracereel_collector.auth.replicas import AccessReplicas
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.retention import RetentionWorker
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.supervisor import Supervisor
-from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.errors import StartupError, StoreUnavailableError
+from tracereel_collector.group.members import Group
+from tracereel_collector.group.peers import LOOK_SECONDS, PeerClient, PeerStates
 from tracereel_collector.http.build import build_api
 from tracereel_collector.http.connections import allow_open_files
 from tracereel_collector.http.dependencies import QUERY_THREADS, DeliveryNotice, Parts
@@ -30,6 +33,9 @@ from tracereel_collector.query.costs import UnpricedModels
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.queue.queue import Ring
+from tracereel_collector.relay.handover import LOOK_SECONDS as HAND_OVER_SECONDS
+from tracereel_collector.relay.handover import HandOver
+from tracereel_collector.relay.worker import RelayWorker
 from tracereel_collector.runtime.clock.trusted import TICK_SECONDS
 from tracereel_collector.runtime.periodic_task import PeriodicTask
 from tracereel_collector.runtime.tenant_shares import SharePolicy
@@ -46,9 +52,11 @@ from tracereel_collector.startup.preparation import Preparation
 from tracereel_collector.startup.worker_bootstrap import Link
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.prices import known_prices
+from tracereel_collector.store.sql import query
 from tracereel_collector.telemetry import (
     AlertMetrics,
     DeliveryMetrics,
+    RelayMetrics,
     RetentionMetrics,
     ScrapedMetrics,
     SharedMetrics,
@@ -58,6 +66,7 @@ from tracereel_collector.telemetry import (
 log = structlog.get_logger(__name__)
 
 FORWARD_STOP_SECONDS = 3.0
+SEED_PAGE = 500
 _ENGINE_WARNINGS = ("engine.died", "engine.memory_above_limit", "engine.memory_reserve_taken")
 
 
@@ -72,8 +81,10 @@ class Collector:
         self._shared = shared or link is not None
         self._delivered = DeliveryNotice()
         self._started = ExitStack()
+        self._group = Group.of(settings)
         self._engine: Supervisor | None = None
         self._observer: Observer | None = None
+        self._prepare: Preparation | None = None
         self._queue: DurableQueue
         self._store: ClickHouseStore
         self.store_address: StoreAddress
@@ -118,12 +129,19 @@ class Collector:
                 bodies_rescued=queue.rescued_bodies,
             )
         store = self._open_store(self._find_store())
-        prepare = Preparation(store, queue, prices)
+        prepare = self._prepare = Preparation(store, queue, prices)
         try:
             prepare()
         except StoreUnavailableError as error:
             # Ingest does not need the store; delivery prepares it when it is available again.
             log.warning("store_unavailable", reason=error.message)
+        if self._group is not None:
+            self._change_members(self._group, queue, store, on_delivered)
+        elif name := queue.membership.state().name:
+            raise StartupError(
+                f"this data directory belongs to member {name!r} of a group",
+                hint="set TRACEREEL_PEERS; a list of one member is a group too",
+            )
         worker = DeliveryWorker(
             queue,
             store,
@@ -140,6 +158,15 @@ class Collector:
         )
         worker.start()
         self._started.callback(worker.stop, timeout=settings.stop_seconds)
+        if self._group is not None:
+            relay = RelayWorker(
+                queue,
+                self._group,
+                metrics=RelayMetrics.register(self._registry),
+                on_relayed=on_delivered,
+            )
+            relay.start()
+            self._started.callback(relay.stop, timeout=1.0)
         retention = RetentionWorker(
             store,
             queue,
@@ -191,6 +218,9 @@ class Collector:
             self._started.callback(
                 forwarder.stop, timeout=min(FORWARD_STOP_SECONDS, settings.stop_seconds)
             )
+        peers = states = replicas = None
+        if self._group is not None:
+            peers, states, replicas = self._know_peers(self._group)
         unpriced = UnpricedModels(self._store)
         self._shown.register(
             ScrapedMetrics(self._queue.counters, lambda: self._scraped(unpriced.calls()))
@@ -208,6 +238,9 @@ class Collector:
             delivered=self._delivered,
             forwarder=forwarder,
             observer=self._observer,
+            peers=peers,
+            peer_states=states,
+            replicas=replicas,
             counted=self._registry,
             shown=self._shown,
         )
@@ -223,6 +256,43 @@ class Collector:
         ticks = PeriodicTask("clock", self._clock.tick, every_seconds=TICK_SECONDS)
         ticks.start()
         self._started.callback(ticks.stop, timeout=1.0)
+
+    def _know_peers(self, group: Group) -> tuple[PeerClient, PeerStates, AccessReplicas]:
+        """Start looking at the peers, for `/readyz`, questions to all members, and their keys."""
+        peers = PeerClient(group)
+        self._started.callback(peers.close)
+        states = PeerStates(peers)
+        replicas = AccessReplicas(self._gate, peers)
+
+        def look() -> None:
+            replicas.pull({name: said.get("keys") for name, said in states.look().items()})
+
+        looks = PeriodicTask("group", look, every_seconds=LOOK_SECONDS)
+        looks.start()
+        self._started.callback(looks.stop, timeout=1.0)
+        return peers, states, replicas
+
+    def _change_members(
+        self,
+        group: Group,
+        queue: DurableQueue,
+        store: ClickHouseStore,
+        on_active: Callable[[], None],
+    ) -> None:
+        """Take the list of members of the settings, and start handing ledgers over."""
+        peers = PeerClient(group)
+        self._started.callback(peers.close)
+
+        def numbers(tenant: str, emitter_id: str) -> list[tuple[str, str, str]]:
+            page = query("seed_emitters")
+            rows = store.rows(page, tenant=tenant, emitter_id=emitter_id, page=SEED_PAGE)
+            return [(of_tenant, emitter, seen) for of_tenant, emitter, seen in rows]
+
+        hand_over = HandOver(queue, peers, numbers, on_active=on_active)
+        hand_over.begin()
+        looks = PeriodicTask("handover", hand_over.look, every_seconds=HAND_OVER_SECONDS)
+        looks.start()
+        self._started.callback(looks.stop, timeout=1.0)
 
     def _observe_itself(self) -> None:
         self._observer = self_observation(self._settings, self._registry)
@@ -290,10 +360,13 @@ class Collector:
         """Return the state of the store without querying it."""
         if self._link is not None:
             return _read_state(Path(self._link.state_file))
+        problem = self._prepare.problem if self._prepare else ""
+        usable = {"usable": not problem, **({"problem": problem} if problem else {})}
         if self._engine is None:
-            return {"kind": "clickhouse"}
+            return {"kind": "clickhouse", **usable}
         return {
             "kind": "embedded",
+            **usable,
             "address": f"{self._engine.host}:{self._engine.port}",
             "engine": self._engine.state,
             "restarts": self._engine.restarts,

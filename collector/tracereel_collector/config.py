@@ -94,6 +94,21 @@ class Settings:
         "off", "`on` believes `X-Forwarded-Proto`: set it only where a proxy always sends it."
     )
 
+    peers: str = _setting(
+        "",
+        "All collectors that are one service, `name=http://host:port` entries separated by commas,"
+        " this one included.",
+    )
+    name: str = _setting("", "Name of this collector in TRACEREEL_PEERS.")
+    lost_peers: str = _setting(
+        "",
+        "Names of collectors whose disks are lost, separated by commas; the others take over what"
+        " they owned without waiting for them.",
+    )
+    group_secret: str = _setting(
+        "", "Secret that these collectors share, of 20 characters or more."
+    )
+
     cors_origins: str = _setting("", "Web origins that may call, separated by commas; none.")
     rate_records: float = _setting(0.0, "Most records a key may send per second; 0 is no limit.")
     rate_bytes: float = _setting(0.0, "Most bytes a key may send per second; 0 is no limit.")

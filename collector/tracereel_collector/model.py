@@ -77,6 +77,32 @@ class Receipt:
     """Claims of users who do not own their session; events with them were refused."""
     refused: int = 0
     """Number of these events."""
+    relayed: tuple[tuple[str, int], ...] = ()
+    """Owners that the records are relayed to, each with the id of the relay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relay:
+    """Acknowledged body on its way to the member that owns it."""
+
+    id: int
+    """Rises for each sending queue and is never used twice."""
+    body: Body
+    passed: str = ""
+    """Collectors that forwarded the request before."""
+    is_awaited: bool = False
+    """Whether a request waits for the owner's receipt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayReceipt:
+    """What the owner did with a relayed body."""
+
+    appended: int
+    duplicates: int
+    refused: int
+    first_sequence_number: int | None
+    body_id: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,6 +170,14 @@ class ForwardMetrics(MetricGroup):
     )
 
 
+class RelayMetrics(MetricGroup):
+    """Metrics of relays to the other members of a group."""
+
+    retries: Counter = _counter(
+        "relay_retries_total", "Requests with relays that were not answered well, by peer.", "peer"
+    )
+
+
 class RetentionMetrics(MetricGroup):
     """Metrics of rows deleted because of their age."""
 
@@ -282,7 +290,7 @@ def _record_counts(counts: dict[tuple[str, str], int]) -> Iterator[Metric]:
         "tracereel_records_pending", "Records acknowledged and not yet stored.", labels=["kind"]
     )
     for kind in kinds:
-        gone = sum(counts.get((name, kind), 0) for name in ("stored", "duplicate"))
+        gone = sum(counts.get((name, kind), 0) for name in ("stored", "duplicate", "relayed"))
         aside = counts.get(("quarantined", kind), 0) - counts.get(("retried", kind), 0)
         pending.add_metric([kind], counts.get(("appended", kind), 0) - gone - aside)
     yield pending

@@ -22,6 +22,8 @@ _READ: Final = (
     *("was_cached", "cache_hit_key"),
 )
 """Fields that are read from the result of a decision function."""
+_OUTCOME: Final = ("chosen", "output_data", "confidence", "category", "reasoning")
+"""Fields that are the outcome of a decision on a tape."""
 _SCORES: Final = ("score", "confidence", "probability")
 """Fields of a candidate that hold its score."""
 _MAX_CANDIDATES: Final = 1_000
@@ -58,7 +60,17 @@ def record_decision(decision_type: str, **fields: Unpack[DecisionFields]) -> str
     decision_id = sortable_id("dec")
     with guard.Guard("decision"):
         _record(decision_id, decision_type, cast("dict[str, Any]", fields))
+    _compared(decision_type, cast("dict[str, Any]", fields))
     return decision_id
+
+
+def _compared(decision_type: str, fields: dict[str, Any]) -> None:
+    """Put a decision that no function made on the tape, or compare it with the one there."""
+    recorder = _recorder.active()
+    if recorder is not None and recorder.tape is not None:
+        told = {name: fields[name] for name in _OUTCOME if fields.get(name) is not None}
+        execution, given = context.current_execution(), fields.get("candidates")
+        recorder.tape.decided(execution, decision_type, told, given)
 
 
 def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> None:
@@ -190,6 +202,10 @@ class Decision:
         """Set fields of the decision; later values win."""
         self._fields.update(fields)
 
+    def told(self) -> tuple[str, dict[str, Any]]:
+        """Return the type and the fields."""
+        return self._type, self._fields
+
     def candidates(self, result: object) -> object:
         """Return the candidates that were set, else those of the result."""
         said = self._fields.get("candidates")
@@ -304,6 +320,7 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         _leave(token)
         if error is None:
             decision.close()
+            _compared(*decision.told())
 
     def _current(self) -> tuple[Decision, Token[Decision | None]]:
         """Return the entry of this block; several tasks may have entered the same object."""

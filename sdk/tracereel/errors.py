@@ -1,4 +1,7 @@
-"""Exceptions of configuration and client calls; decorated code never raises them."""
+"""Exceptions of configuration, client calls and replays.
+
+Decorated code raises only those of a replay, and only while one runs.
+"""
 
 
 class TracereelError(Exception):
@@ -7,3 +10,18 @@ class TracereelError(Exception):
 
 class ConfigurationError(TracereelError):
     """Invalid value of a setting; the message names it and the accepted values."""
+
+
+class ReplayStoppedError(BaseException):
+    """A re-execution was stopped.
+
+    It is not an `Exception`, so that the program's retry loops do not handle it as a failed call.
+    """
+
+
+class NotAllowedError(ReplayStoppedError):
+    """A tool with side effects would have run without being allowed by name."""
+
+
+class NetworkBlockedError(ReplayStoppedError):
+    """The program tried to use the network during a re-execution."""

@@ -57,6 +57,14 @@ def test_a_service_is_pinned_watched_and_open_to_this_machine_only(name):
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 
+def test_clickhouse_has_the_version_that_the_tests_run_on():
+    """The same release branch: there is no image of the library's own build."""
+    tested = re.search(r"@chdb/lib-linux-x64-gnu@(\d+\.\d+)\.", (ROOT / ".ci/tools").read_text())
+    image = re.search(r":(\d+\.\d+)\.", SERVICES["clickhouse"]["image"])
+
+    assert image[1] == tested[1]
+
+
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"clickhouse"}))
 def test_a_service_can_write_to_its_volumes_only(name):
     """ClickHouse's image starts as root and needs capabilities to switch users."""

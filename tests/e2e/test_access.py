@@ -43,7 +43,10 @@ NOBODYS = {
 }
 NOT_MADE = {"/v1/quarantine/{entry_id}", "/v1/traces/{trace_id}/tape"}
 """Resources that bravo does not have: no quarantined record and no tape."""
-UNDESCRIBED = {"/", "/docs", "/web/{path}", "/ping", "/clickhouse/", "/api/metrics/{name}"}
+UNDESCRIBED = {
+    *("/", "/docs", "/web/{path}", "/ping", "/clickhouse/", "/api/metrics/{name}"),
+    *("/v1/traces/", "/v1/logs/", "/v1/metrics/"),
+}
 """The page, aliases of described routes, and unsupported routes that Jaeger's page requests."""
 ATTACKS = (
     "') OR 1=1 -- ",

@@ -6,17 +6,15 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from contextlib import contextmanager
 
-import clickhouse_connect
 import pytest
 
-from tests.support.collector import CollectorProcess, http
+from tests.support.collector import CollectorProcess
 from tests.support.conservation import conserved
 from tests.support.oracle_process import Oracle
+from tests.support.store_client import store_client
 from tests.support.waiting import wait_until
 from tracereel_collector.config import Settings
-from tracereel_collector.engine import EngineSettings, Supervisor
 from tracereel_collector.ops.backup.restore import restore_backup
 
 
@@ -40,20 +38,6 @@ def event(number, **more):
         "trace_id": f"backup-{number % 7}",
         **more,
     }
-
-
-@contextmanager
-def sql_of(collector):
-    host, port = http("GET", f"{collector.url}/readyz").json()["store"]["address"].split(":")
-    client = clickhouse_connect.get_client(
-        host=host,
-        port=int(port),
-        username="tracereel",
-        password=(collector.data_dir / "store" / "engine.secret").read_text().strip(),
-        database="tracereel",
-    )
-    yield client
-    client.close()
 
 
 def delivered(collector):
@@ -92,7 +76,7 @@ def test_a_backup_under_load_restores_to_what_was_acknowledged_once(new_collecto
     assert (status, errors) == (0, ""), said
     restored = new_collector(tmp_path / "elsewhere").start()
     counted = delivered(restored)
-    with sql_of(restored) as client:
+    with store_client(restored) as client:
         found = Counter(
             row[0] for row in client.query("SELECT event_id FROM agent_events").result_rows
         )
@@ -135,7 +119,7 @@ def test_a_backup_after_a_crash_finishes_the_batch_whose_end_was_not_written_dow
 
     restored = new_collector(tmp_path / "new").start()
     assert delivered(restored)["stored"] == 30
-    with sql_of(restored) as client:
+    with store_client(restored) as client:
         assert client.query("SELECT count() FROM agent_events").result_rows == [(30,)]
 
 
@@ -253,37 +237,45 @@ def test_backup_without_a_queue_exits_with_an_error(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_collector_on_a_server_is_saved_with_what_the_server_saves(new_collector, tmp_path):
-    """The server is a second engine, reached over HTTP."""
-    with Supervisor(EngineSettings(store_dir=tmp_path / "server")) as server:
-        dsn = f"clickhouse://u:{server.secret}@{server.host}:{server.port}/first"
-        other = f"clickhouse://u:{server.secret}@{server.host}:{server.port}/second"
-        collector = new_collector(arguments=("--store", dsn)).start()
-        assert collector.post_events([event(n) for n in range(20)]).status == 200
-        words = ("--data-dir", collector.data_dir, "--store", dsn)
+BACKUPS = """<backups><allowed_disk>saved</allowed_disk></backups><storage_configuration><disks>
+<saved><type>local</type><path>{folder}/</path></saved>
+</disks></storage_configuration>"""
 
-        status, _, errors = tracereel("backup", tmp_path / "saved", *words)
-        assert status == 2
-        assert "--server-to is for collectors that use a server, and they need it" in errors
-        status, said, errors = tracereel(
-            "backup", tmp_path / "saved", *words, "--server-to", "File('monday.tar')"
-        )
-        assert (status, errors) == (0, "")
-        assert "20 events" in said
-        assert not (tmp_path / "saved" / "store.tar").exists()
-        collector.stop()
 
-        status, _, errors = tracereel(
-            *("restore", tmp_path / "saved", "--data-dir", tmp_path / "new", "--store", dsn)
-        )
-        assert status == 2
-        assert "the database first has rows in agent_events already" in errors
-        status, _, errors = tracereel(
-            *("restore", tmp_path / "saved", "--data-dir", tmp_path / "new", "--store", other)
-        )
-        assert (status, errors) == (0, "")
-        restored = new_collector(tmp_path / "new", arguments=("--store", other)).start()
-        assert restored.replay("backup-3").json()["summary"]["total_events"] == 3
-        assert restored.post_events([event(n) for n in range(20, 25)]).json()["status"] == "stored"
-        assert delivered(restored)["stored"] == 25
-        restored.stop()
+def test_a_collector_on_a_server_is_saved_with_what_the_server_saves(
+    new_collector, new_server, tmp_path
+):
+    place = "Disk('saved', 'monday.tar')"
+    server = new_server(more=BACKUPS.format(folder=tmp_path / "disk"))
+    server.start()
+    dsn, other = f"{server.dsn}/first", f"{server.dsn}/second"
+    collector = new_collector(arguments=("--store", dsn)).start()
+    assert collector.post_events([event(n) for n in range(20)]).status == 200
+    words = ("--data-dir", collector.data_dir, "--store", dsn)
+
+    status, _, errors = tracereel("backup", tmp_path / "backup", *words)
+    assert status == 2
+    assert "--server-to is for collectors that use a server, and they need it" in errors
+    status, said, errors = tracereel("backup", tmp_path / "backup", *words, "--server-to", place)
+    assert (status, errors) == (0, "")
+    assert "20 events" in said
+    assert not (tmp_path / "backup" / "store.tar").exists()
+    collector.stop()
+
+    status, _, errors = tracereel(
+        *("restore", tmp_path / "backup", "--data-dir", tmp_path / "new", "--store", dsn)
+    )
+    assert status == 2
+    assert "the database first has rows in agent_events already" in errors
+    status, _, errors = tracereel(
+        *("restore", tmp_path / "backup", "--data-dir", tmp_path / "new", "--store", other)
+    )
+    assert (status, errors) == (0, "")
+    restored = new_collector(tmp_path / "new", arguments=("--store", other)).start()
+    assert restored.replay("backup-3").json()["summary"]["total_events"] == 3
+    assert restored.post_events([event(n) for n in range(20, 25)]).json()["status"] == "stored"
+    assert delivered(restored)["stored"] == 25
+    with store_client(restored) as client:
+        summed = client.query("SELECT sum(events) FROM trace_summaries").result_rows
+    assert summed == [(25,)], "views of the restored database write to it"
+    restored.stop()

@@ -276,6 +276,8 @@ def commands(siege):
         yield ["replay", trace_id, "--at", "5", *at]
         yield ["replay", trace_id, "--json", *at]
         yield ["diff", trace_id, siege.runs["html"], *at]
+        yield ["score", "tone", "good", "--run", trace_id, *at]
+        yield ["bisect", trace_id, "--good", "HEAD", *at]
         if "\x00" not in attack and not attack.startswith("-"):
             yield ["agents", attack, *at]
             yield ["sessions", attack, *at]
@@ -290,6 +292,7 @@ def commands(siege):
     yield ["quarantine", "list", "--json", *at]
     yield ["retention", *at]
     yield ["doctor", *at]
+    yield ["fleet", "pull", "--output", "runs.fleet", *at]
     yield ["export", "--table", "events", *at]
 
 

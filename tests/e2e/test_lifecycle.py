@@ -308,6 +308,8 @@ def test_the_conservation_counters_balance(new_collector):
         "stored": 5,
         "quarantined": 0,
         "retried": 0,
+        "relayed": 0,
+        "from_peers": 0,
         "dropped": 0,
     }
     rejected = collector.metric(

@@ -10,6 +10,8 @@ import uuid
 import clickhouse_connect
 import pytest
 
+from tests.support.clickhouse_cluster import new_cluster_database
+from tests.support.clickhouse_server import new_database
 from tests.support.collector import CollectorProcess, http
 from tests.support.conservation import conserved
 from tests.support.waiting import wait_until
@@ -179,3 +181,56 @@ def test_invalid_migration_target_is_an_error(embedded, to, said):
 
     assert status == 2
     assert said in errors
+
+
+def drop(dsn):
+    server, _, name = dsn.rpartition("/")
+    client = clickhouse_connect.get_client(dsn=server)
+    client.command(f"DROP DATABASE IF EXISTS `{name}` SYNC")
+    client.close()
+
+
+@pytest.fixture
+def on_server(clickhouse_server):
+    dsn = new_database(clickhouse_server)
+    yield dsn
+    drop(dsn)
+
+
+@pytest.fixture
+def on_cluster():
+    database = new_cluster_database()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tracereel", "schema", "apply", "--store", database.dsns[0]),
+            *("--nodes", database.nodes),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    yield database.dsns[0]
+    database.drop()
+
+
+@pytest.mark.parametrize("target", ["on_server", "on_cluster"])
+def test_copy_into_clickhouse_has_every_row(request, embedded, target):
+    to = request.getfixturevalue(target)
+    status, _, errors = migrate(embedded, to, TRACEREEL_CRASH_AT="partition_copied:4")
+    assert status == CRASHED, errors
+
+    status, said, errors = migrate(embedded, to)
+
+    assert (status, errors) == (0, ""), said
+    assert "the same there as here" in said
+    client = clickhouse_connect.get_client(dsn=to)
+    with Supervisor(EngineSettings(store_dir=embedded / "store")) as here:
+        original = clickhouse_connect.get_client(
+            host=here.host, port=here.port, username="u", password=here.secret, database="tracereel"
+        )
+        for table in ("agent_events", "trace_summaries", "agent_minutes", "score_tellings"):
+            assert contents(client, table) == contents(original, table) != [], table
+        original.close()
+    assert client.query("SHOW TABLES LIKE 'copy_%'").result_rows == []
+    client.close()

@@ -149,7 +149,7 @@ def test_every_record_is_accounted_for(collector, kind):
 
 
 def test_our_events_sent_as_log_records_are_events(exporter, collector, trace_id):
-    """A fleet with an OpenTelemetry Collector in between loses nothing."""
+    """Programs with an OpenTelemetry Collector in between lose nothing."""
     provider = LoggerProvider(resource=Resource.create({"service.name": "shop"}))
     provider.add_log_record_processor(
         BatchLogRecordProcessor(exporter("_log_exporter", "OTLPLogExporter"))

@@ -73,7 +73,7 @@ def test_a_session_shows_the_scores_of_its_turns_and_takes_one_by_key(visit, vie
     expect(scored.locator("header .score")).to_have_text("correct ✓")
     expect(page.locator(".facts").get_by_text("100 %")).to_be_visible()
 
-    page.keyboard.press("s")
+    page.keyboard.press("t")
     last = page.locator(".turn").last
     expect(last.get_by_label("Name")).to_be_focused()
     page.keyboard.type("tone")

@@ -1,5 +1,6 @@
 """A model call as a conversation in a real browser, recorded by the real SDK."""
 
+import json
 import re
 import subprocess
 import sys
@@ -361,3 +362,29 @@ def problems(page):
     """Return what axe finds, as rule and element."""
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     return [(each["id"], node["html"][:160]) for each in found for node in each["nodes"][:3]]
+
+
+def test_content_that_is_not_there_yet_is_marked_and_read_again(collector, visit, sql, trace_id):
+    facts = llm(trace_id, None, "ok")
+    said = {"input_messages": [{"role": "user", "content": "early " * 2_000}]}
+    facts = {name: value for name, value in facts.items() if name not in said}
+    compact = json.JSONEncoder(separators=(",", ":")).encode
+    line = compact({**facts, "content_bytes": len(compact(said)), **said})
+    assert collector.post_events(None, raw=line.encode()).status == 200
+    step = facts["span_id"]
+    content = f"{collector.url}/v1/traces/{trace_id}/steps/{step}/content"
+    assert "omitted" not in http("GET", content).json()
+    rows, kept = f"event_content WHERE trace_id = '{trace_id}'", f"kept_{trace_id}"
+    sql.command(f"CREATE TABLE {kept} ENGINE = Memory AS SELECT * FROM {rows}")
+    sql.command(
+        f"ALTER TABLE event_content DELETE WHERE trace_id = '{trace_id}' SETTINGS mutations_sync = 2"
+    )
+
+    assert http("GET", content).json()["omitted"] is True
+    page = visit.open(f"#/run/{trace_id}?step={step}")
+    note = page.get_by_text("Not all of the content can be read yet.")
+    expect(note).to_be_visible()
+    sql.command(f"INSERT INTO event_content SELECT * FROM {kept}")
+    sql.command(f"DROP TABLE {kept}")
+    expect(page.locator(".conversation")).to_contain_text("early early")
+    expect(note).to_have_count(0)

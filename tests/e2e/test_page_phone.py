@@ -49,6 +49,15 @@ def test_no_view_is_wider_than_the_screen(phone, seeded, view):
     assert page.evaluate("document.documentElement.scrollWidth") <= SCREEN["width"]
 
 
+def test_figures_of_a_run_stand_beside_each_other(phone, seeded):
+    page = phone.open(f"#/run/{seeded[1]['trace_id']}")
+    figures = page.locator(".run-facts .facts > div")
+    expect(figures.first).to_be_visible()
+
+    lines = {box["y"] for box in (each.bounding_box() for each in figures.all())}
+    assert len(lines) <= 3
+
+
 def test_bars_ticks_and_playhead_share_one_scale(phone, seeded):
     page = phone.open(f"#/run/{seeded[1]['trace_id']}")
     bar = page.locator(".step-bar").first.bounding_box()
@@ -211,7 +220,7 @@ def test_attempts_are_numbered_and_session_cards_show_the_prompt(phone, seeded):
     card = page.locator(".sessions tr").filter(
         has=page.get_by_role("link", name="session_0", exact=True)
     )
-    asked = card.get_by_text("A flight to Bogotá next week, please")
+    asked = card.get_by_text("A flight to Madrid next week, please")
     expect(asked).to_be_visible()
     assert asked.evaluate("each => each.scrollWidth <= each.clientWidth"), "the question is cut"
     asked.click()
@@ -236,7 +245,7 @@ def test_unreachable_collector_is_shown_as_text(phone):
     expect(card).to_be_visible()
     page.route("**/readyz", lambda route: route.abort())
 
-    said = page.get_by_text("Collector is unreachable")
+    said = page.get_by_text("Collector unreachable")
     expect(said).to_be_visible()
     assert said.bounding_box()["height"] >= 20
     heading = page.get_by_role("heading", name="Sessions").bounding_box()

@@ -39,7 +39,7 @@ def test_waterfall_shows_agents_models_tools_attempts_and_fallbacks(visit, seede
     links = page.locator(".run-title .end a").evaluate_all("all => all.map(each => each.href)")
     for address in links[1:]:
         assert page.request.get(address).ok, address
-    expect(page.locator("#health")).to_have_text("Collector is healthy")
+    expect(page.locator("#health")).to_have_text("Collector healthy")
     assert page.get_by_role("link", name="Jaeger").count() == 0, "no Jaeger is configured"
     # The run has the same duration in every view.
     took = page.locator(".facts dd").first.text_content()
@@ -397,7 +397,7 @@ def test_unknown_token_counts_are_not_shown_as_zero(visit, collector, trace_id):
     page = visit.open("#/sessions")
     row = page.locator("tr").filter(has_text=session)
 
-    expect(row.locator("td").nth(5)).to_have_text("\u2013")
+    expect(row.locator("td[data-name=Tokens]")).to_have_text("\u2013")
     row.get_by_role("link").click()
     expect(page.locator(".turn")).to_have_count(1)
     expect(page.locator(".turn header")).not_to_contain_text("token")
@@ -411,3 +411,24 @@ def test_collector_view_shows_ingest_and_advice(visit, seeded, collector):
     expect(page.locator(".flow-box").first).to_contain_text("Received")
     expect(page.locator(".notice").filter(has_text="refused at the door")).to_be_visible()
     expect(page.locator("tr").filter(has_text="travel-desk").first).to_be_visible()
+
+
+def test_attempts_in_which_nothing_happened_are_shown_on_request(visit, seeded):
+    def many(run, query=""):
+        return len(http("GET", f"{visit.url}/v1/traces/{run}{query}").json()["steps"])
+
+    runs = [
+        run["trace_id"] for run in http("GET", f"{visit.url}/v1/traces?limit=50").json()["traces"]
+    ]
+    run = next(each for each in runs if many(each) < many(each, "?attempts=all"))
+    page = visit.open(f"#/run/{run}")
+    rows, control = page.locator(".step-row"), page.get_by_role("button", name="All attempts")
+    expect(rows).to_have_count(many(run))
+    control.click()
+    expect(rows).to_have_count(many(run, "?attempts=all"))
+    expect(control).to_have_attribute("aria-pressed", "true")
+    assert "attempts=all" in page.url
+    page.reload()
+    expect(rows).to_have_count(many(run, "?attempts=all"))
+    control.click()
+    expect(rows).to_have_count(many(run))

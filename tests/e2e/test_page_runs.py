@@ -57,6 +57,26 @@ def test_agents_of_one_run_have_colours_that_differ(visit, seeded):
     assert min([*apart, own[0] + 360 - own[-1]]) >= 40
 
 
+@pytest.mark.parametrize(
+    ("fragment", "dots"),
+    [
+        ("#/agents", "tbody tr .dot"),
+        ("#/compare/{0}/{1}?all=yes", ".diff-name:has(small:text-is('agent')) .dot"),
+    ],
+)
+def test_agents_of_a_view_have_colours_that_differ(visit, seeded, fragment, dots):
+    page = visit.open(fragment.format(*(each["trace_id"] for each in seeded)))
+    expect(page.locator(dots).first).to_be_visible()
+
+    shown = page.locator(dots).evaluate_all(
+        "all => all.map(each => [each.nextSibling.textContent,"
+        " each.style.getPropertyValue('--agent')])"
+    )
+    names = {name for name, _ in shown}
+    assert len(names) >= 4
+    assert len({colour for _, colour in shown}) == min(len(names), 12)
+
+
 def test_filters_are_in_the_address(visit, seeded):
     page = visit.open(f"{DESK}&status=failed")
     expect(rows(page)).to_have_count(1)

@@ -59,7 +59,7 @@ def test_one_box_takes_words_and_filters(visit, parcel):
     assert f"user={parcel}" in page.url
     box(page).fill("cost:much")
     box(page).press("Enter")
-    expect(page.locator("#toast")).to_contain_text("cost:much is not understood")
+    expect(page.locator("#toast")).to_contain_text("Invalid filter cost:much")
 
 
 def test_the_id_of_a_run_opens_it(visit, parcel):

@@ -225,7 +225,7 @@ def test_another_window_of_a_collector_that_is_away_is_shown_when_it_is_back(
     visit.open(f"{fragment}{'&' if '?' in fragment else '?'}from=24h")
 
     expect(page.get_by_role("heading", name="The collector is unreachable")).to_be_visible()
-    expect(page.locator("#health")).to_have_text("Collector is unreachable")
+    expect(page.locator("#health")).to_have_text("Collector unreachable")
     page.unroute_all()
     expect(page.locator("tbody tr").first).to_be_visible()
     window = page.locator("[aria-label='Window of time']")
@@ -269,7 +269,7 @@ def test_a_step_that_could_not_be_read_is_read_when_the_collector_is_back(
     page.locator(".step-row").nth(5).click()
 
     expect(page.get_by_role("heading", name="The collector is unreachable")).to_be_visible()
-    expect(page.locator("#health")).to_have_text("Collector is unreachable")
+    expect(page.locator("#health")).to_have_text("Collector unreachable")
     page.unroute_all()
     expect(page.locator(".panel-body")).to_contain_text("nth: 4")
 
@@ -324,14 +324,14 @@ def test_page_reports_a_lost_collector_and_reconnects(visits, guarded):
     expect(watching.locator(".runlist tbody tr")).to_have_count(1)
     guarded.kill()
 
-    expect(page.locator("#health")).to_have_text("Collector is unreachable")
+    expect(page.locator("#health")).to_have_text("Collector unreachable")
     expect(page.locator(".runlist tbody tr")).to_have_count(1)
     page.get_by_role("link", name="Agents", exact=True).click()
     expect(page.get_by_role("heading", name="The collector is unreachable")).to_be_visible()
 
     guarded.port = int(guarded.url.rsplit(":", 1)[1])
     guarded.start()
-    expect(page.locator("#health")).to_have_text("Collector is healthy")
+    expect(page.locator("#health")).to_have_text("Collector healthy")
     expect(page.get_by_role("heading", name="The collector is unreachable")).to_have_count(0)
     expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()
     key = {"x-api-key": guarded.keys["reader"]["key"]}

@@ -96,7 +96,7 @@ def test_divergences_are_kept_with_the_run_and_are_no_events_of_it(collector, re
     assert found["command"] == f"tracereel replay {trace_id} --run"
 
     other = traced_agent("outer")(lambda: player(4))
-    with tracereel.replay(trace_id, mode="report", compare_output=False):
+    with tracereel.replay(trace_id, mode="report", compare_output=False, keep=True):
         other()
     found = stored(collector, trace_id, lambda found: found["replays"], "the replay is not kept")
 

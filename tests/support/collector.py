@@ -68,6 +68,8 @@ class CollectorProcess:
     output: list = field(default_factory=list)
     launcher: tuple = ()
     """Words before the command."""
+    start_seconds: float = 60
+    """Longest time until it prints its URL."""
 
     def start(self, *, wait=True):
         self.output = []
@@ -93,7 +95,11 @@ class CollectorProcess:
         )
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
         if wait:
-            wait_until(lambda: self.url or self._ended(), timeout=60, message="no URL was printed")
+            wait_until(
+                lambda: self.url or self.ended(),
+                timeout=self.start_seconds,
+                message="no URL was printed",
+            )
         return self
 
     def _read(self, process):
@@ -101,7 +107,8 @@ class CollectorProcess:
             for line in lines:
                 self.output.append(line.rstrip())
 
-    def _ended(self):
+    def ended(self):
+        """Fail if the process has ended by itself."""
         if self.process.poll() is not None:
             raise AssertionError(f"exit {self.process.returncode}: {self.output}")
 

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tracereel_collector.engine.settings import EngineSettings
@@ -11,21 +12,31 @@ from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
 
 
+def address_of(engine: Supervisor) -> StoreAddress:
+    """Return the address of a running engine, with the database of a collector."""
+    return StoreAddress(
+        host=engine.host,
+        port=engine.port,
+        username="tracereel",
+        password=engine.secret,
+        database="tracereel",
+    )
+
+
+def store_at(
+    address: StoreAddress, database: str = "tracereel", *, memory: int = 1 << 30
+) -> ClickHouseStore:
+    """Return a store on a database, without tables."""
+    return ClickHouseStore(
+        replace(address, database=database), query_seconds=60, query_memory_bytes=memory
+    )
+
+
 def store_on(
     engine: Supervisor, *, database: str = "tracereel", memory: int = 1 << 30
 ) -> ClickHouseStore:
     """Return a store on a running engine, without tables."""
-    return ClickHouseStore(
-        StoreAddress(
-            host=engine.host,
-            port=engine.port,
-            username="tracereel",
-            password=engine.secret,
-            database=database,
-        ),
-        query_seconds=60,
-        query_memory_bytes=memory,
-    )
+    return store_at(address_of(engine), database, memory=memory)
 
 
 @contextmanager

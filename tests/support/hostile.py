@@ -259,10 +259,13 @@ def tape(maker: Maker, **header: Any) -> list[dict[str, Any]]:
 
 
 def scores(maker: Maker) -> list[dict[str, Any]]:
-    """Return scores with a number and with a category."""
-    return [
-        _of_struct(maker, ScoreInput, id=None) | {"value": value} for value in (maker.attack, 1e308)
+    """Return scores of a run and of a session, with a number and with a category."""
+    scores = [
+        _of_struct(maker, ScoreInput, id=None, value=value) for value in (maker.attack, 1e308)
     ]
+    of_runs = [score | {"session_id": None} for score in scores]
+    named = ("trace_id", "span_id", "execution_id")
+    return of_runs + [{k: v for k, v in each.items() if k not in named} for each in scores]
 
 
 def heartbeats(maker: Maker) -> list[dict[str, Any]]:

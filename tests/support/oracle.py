@@ -1,13 +1,16 @@
-"""Sender of numbered events that records acknowledgements, whatever dies meanwhile.
+"""Sender of numbered records that records acknowledgements, whatever dies meanwhile.
 
-    python -m tests.support.oracle URL RUN_ID SEED
+    python -m tests.support.oracle URL[,URL…] RUN_ID SEED [otlp]
 
+With several URLs, each attempt goes to the next one, so that a resend reaches another collector.
 Each line on stdout is one acknowledged batch: trace id and the ids of its events. A batch without
-a response is resent with the same bytes until it is acknowledged. A line on stdin (or its end) makes
+a response is resent with the same bytes until it is acknowledged. With `otlp`, spans and metric points
+are sent as well; their trace ids begin with `spans:` and `metrics:`. A line on stdin (or its end) makes
 the oracle finish its current batch and stop.
 """
 
 import http.client
+import itertools
 import json
 import os
 import random
@@ -39,20 +42,57 @@ def batches(run_id, sender, seed):
             if sender % 2:
                 event |= {"emitter_id": f"{run_id}-{sender}", "emitter_seq": number}
             events.append(event)
-        yield trace, events
+        body = b"\n".join(json.dumps(each).encode() for each in events)
+        yield "/v1/events", body, trace, [each["event_id"] for each in events]
 
 
-HEADERS = {"Content-Type": "application/x-ndjson"}
+def spans(run_id, sender, seed):
+    """Yield batches of spans."""
+    rnd = random.Random(seed * 100 + sender)
+    while True:
+        trace = f"{rnd.getrandbits(128):032x}"
+        ids = [f"{rnd.getrandbits(64):016x}" for _ in range(rnd.randint(1, 20))]
+        made = [
+            {
+                "traceId": trace,
+                "spanId": each,
+                "name": run_id,
+                "startTimeUnixNano": "1769162400000000000",
+                "endTimeUnixNano": "1769162400000000001",
+            }
+            for each in ids
+        ]
+        body = {"resourceSpans": [{"scopeSpans": [{"spans": made}]}]}
+        yield "/v1/traces", json.dumps(body).encode(), f"spans:{trace}", ids
+
+
+def metrics(run_id, sender, seed):
+    """Yield batches of metric points, each of a metric of its own."""
+    rnd = random.Random(seed * 100 + sender)
+    number = 0
+    while True:
+        ids = []
+        for _ in range(rnd.randint(1, 40)):
+            number += 1
+            ids.append(f"{run_id}-{sender}-{number}")
+        point = {"timeUnixNano": "1769162400000000000", "asDouble": rnd.random()}
+        made = [{"name": each, "gauge": {"dataPoints": [point]}} for each in ids]
+        body = {"resourceMetrics": [{"scopeMetrics": [{"metrics": made}]}]}
+        yield "/v1/metrics", json.dumps(body).encode(), f"metrics:{ids[0]}", ids
+
+
+HEADERS = {}
 if os.environ.get("TRACEREEL_API_KEY"):
     HEADERS["x-api-key"] = os.environ["TRACEREEL_API_KEY"]
 
 
-def send_until_acknowledged(address, body):
+def send_until_acknowledged(addresses, path, body):
+    kind = "application/x-ndjson" if path == "/v1/events" else "application/json"
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < deadline:
-        connection = http.client.HTTPConnection(*address, timeout=10)
+        connection = http.client.HTTPConnection(*next(addresses), timeout=10)
         try:
-            connection.request("POST", "/v1/events", body, HEADERS)
+            connection.request("POST", path, body, {**HEADERS, "Content-Type": kind})
             response = connection.getresponse()
             answer = response.read()
             if response.status == 200:
@@ -68,20 +108,25 @@ def send_until_acknowledged(address, body):
 
 
 def main():
-    url, run_id, seed = urlsplit(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    urls = [urlsplit(each) for each in sys.argv[1].split(",")]
+    addresses = [(url.hostname, url.port) for url in urls]
+    run_id, seed = sys.argv[2], int(sys.argv[3])
     stop = threading.Event()
     printing = threading.Lock()
 
-    def run(sender):
-        for trace, events in batches(run_id, sender, seed):
-            body = b"\n".join(json.dumps(each).encode() for each in events)
-            send_until_acknowledged((url.hostname, url.port), body)
+    def run(sender, make):
+        turns = itertools.cycle(addresses)
+        # Rows of many traces and metrics cost the store far more than events of few.
+        pause = 0.0 if make is batches else 0.05
+        for path, body, trace, ids in make(run_id, sender, seed):
+            send_until_acknowledged(turns, path, body)
             with printing:
-                print(json.dumps([trace, [each["event_id"] for each in events]]), flush=True)
-            if stop.is_set():
+                print(json.dumps([trace, ids]), flush=True)
+            if stop.wait(pause):
                 return
 
-    threads = [threading.Thread(target=run, args=(sender,)) for sender in range(SENDERS)]
+    made = [*[batches] * SENDERS, *((spans, metrics) if sys.argv[4:] == ["otlp"] else ())]
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(made)]
     for thread in threads:
         thread.start()
     sys.stdin.readline()

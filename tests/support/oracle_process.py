@@ -18,10 +18,10 @@ def free_port():
 class Oracle:
     """Oracle process; `acknowledged` maps trace ids to the ids of their events."""
 
-    def __init__(self, url, run_id, seed, *, key=""):
+    def __init__(self, urls, run_id, seed, *, key="", kinds=()):
         self.acknowledged = {}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.oracle", url, run_id, str(seed)],
+            [sys.executable, "-m", "tests.support.oracle", urls, run_id, str(seed), *kinds],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -46,3 +46,9 @@ class Oracle:
         self._reader.join()
         self.process.stdout.close()
         return status
+
+    def close(self):
+        """Kill it if it still runs, so that a failed test ends."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from tests.collector.store.dialects import standin as whole
+from tests.clients import standin as whole
 from tests.sdk.clients.standin import RATE_LIMITED, Reply, StandIn
 from tests.sdk.providers import samples
 from tests.support.replay_world import world

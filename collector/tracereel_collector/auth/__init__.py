@@ -10,6 +10,7 @@
     limits       records and bytes that a key may send per second
     shared_file  counters that all workers share (SQLite)
     audit        append-only log of key usage and administration
+    replicas     the same keys and sessions on all members of a group
     gate         applies all checks to a request, in order
 
 The tenant of a request is the tenant of its key. Nothing else in a request can change it.

@@ -34,7 +34,7 @@ from tracereel_collector.auth.keys import (
 from tracereel_collector.auth.keystore import KeyStore
 from tracereel_collector.auth.limits import KeyLimits, RateLimitedError, Rates
 from tracereel_collector.auth.sessions import FILE as SESSIONS_FILE
-from tracereel_collector.auth.sessions import SessionStore
+from tracereel_collector.auth.sessions import SessionRecord, SessionStore
 from tracereel_collector.config import Settings
 from tracereel_collector.errors import (
     CollectorError,
@@ -198,8 +198,16 @@ class AccessGate:
         self.audit.act("session.created", key=caller.key_id, tenant=caller.tenant, peer=caller.peer)
         return self._sessions.begin(caller.key_id, digest_of(key))
 
-    def end_session(self, headers: Mapping[str, str], *, peer: str) -> None:
-        """End the session of a request's cookie, if any."""
+    def session_record(self, token: str, caller: Caller, key: str) -> SessionRecord:
+        """Return the record of a session that `begin_session` has started."""
+        return self._sessions.record(token, caller.key_id, digest_of(key))
+
+    def take_session(self, record: SessionRecord) -> None:
+        """Begin or end a session that began or ended at another member of the group."""
+        self._sessions.put(record)
+
+    def end_session(self, headers: Mapping[str, str], *, peer: str) -> SessionRecord | None:
+        """End the session of a request's cookie; return its record for the other members, if any."""
         try:
             check_origin(headers, self.origins, self.public)
         except OriginRefusedError as error:
@@ -207,8 +215,10 @@ class AccessGate:
             raise
         token = session_in(headers, self.public)
         session = self._sessions.find(token) if token else None
-        if session is not None and self._sessions.end(token):
-            self.audit.note("session.ended", key=session.key_id, peer=peer)
+        if token is None or session is None or not self._sessions.end(token):
+            return None
+        self.audit.note("session.ended", key=session.key_id, peer=peer)
+        return self._sessions.record(token)
 
     def charge(self, caller: Caller, *, records: int = 0, size: int = 0) -> None:
         """Charge a request's records and bytes to the limits of its key."""

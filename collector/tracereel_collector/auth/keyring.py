@@ -1,5 +1,7 @@
 """Lookup of a request's key among stored keys and static ones from `TRACEREEL_API_KEYS`."""
 
+import base64
+import binascii
 import hmac
 import ipaddress
 import re
@@ -44,7 +46,17 @@ def key_in(headers: Mapping[str, str]) -> str:
     if not key:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = token.strip() if scheme.lower() == "bearer" else ""
+        if scheme.lower() == "basic":
+            key = _password_in(token)
     return key
+
+
+def _password_in(token: str) -> str:
+    """Return the password of Basic credentials, which is the key; the user name may be anything."""
+    try:
+        return base64.b64decode(token, validate=True).decode("utf-8").partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def read_static_keys(pairs: str) -> dict[str, Key]:

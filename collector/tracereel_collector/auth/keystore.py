@@ -6,7 +6,7 @@ Creation and revocation are in the audit log before they take effect.
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -109,13 +109,7 @@ class KeyStore:
                     f"the tenant has {of_tenant} keys already, revoked ones included;"
                     f" expected at most {MAX_TENANT_KEYS}"
                 )
-            connection.execute(
-                "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-                (
-                    *(key.id, key.tenant, key.name, ",".join(sorted(scopes))),
-                    *(key.digest, key.created_unix, key.expires_unix),
-                ),
-            )
+            _insert(connection, key)
             self._record("key.created", key, by)  # if it fails, the key is not created
         return secret, key
 
@@ -134,6 +128,27 @@ class KeyStore:
                 )
                 self._record("key.revoked", key, by)
             return key
+
+    def merge(self, keys: Iterable[Key], *, by: str) -> int:
+        """Add keys and revocations of another member of the group; return how many were new."""
+        changed = 0
+        with self._writing() as connection:
+            known = {key.id: key for key in _rows(connection)}
+            for key in keys:
+                own = known.get(key.id)
+                if own is None and len(known) < MAX_KEYS:
+                    _insert(connection, key)
+                    known[key.id] = key
+                elif own is not None and own.revoked_unix is None and key.revoked_unix is not None:
+                    connection.execute(
+                        "UPDATE keys SET revoked_unix=? WHERE id=?", (key.revoked_unix, key.id)
+                    )
+                else:
+                    continue
+                changed += 1
+                revoked = key.revoked_unix is not None
+                self._record("key.revoked" if revoked else "key.created", key, by)
+        return changed
 
     def document(self, key: Key) -> dict[str, Any]:
         """Return a key's public fields and current state."""
@@ -229,6 +244,16 @@ class KeyStore:
             raise KeysUnreadableError(f"{self._path} cannot be written: {error}") from error
         finally:
             connection.close()  # without COMMIT the transaction is rolled back
+
+
+def _insert(connection: sqlite3.Connection, key: Key) -> None:
+    connection.execute(
+        "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(key.id, key.tenant, key.name, ",".join(sorted(key.scopes))),
+            *(key.digest, key.created_unix, key.expires_unix, key.revoked_unix),
+        ),
+    )
 
 
 def _rows(connection: sqlite3.Connection) -> list[Key]:

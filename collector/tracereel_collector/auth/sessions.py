@@ -48,6 +48,16 @@ class LoginSession:
         return hmac.compare_digest(self.proof, _proof(token, key_digest))
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session as the members of a group tell each other; without a key it has ended."""
+
+    digest: bytes
+    key_id: str
+    proof: bytes
+    expires_unix: int
+
+
 class SessionStore:
     """Starts, finds and ends sessions; safe across threads and processes.
 
@@ -61,7 +71,21 @@ class SessionStore:
 
     def begin(self, key_id: str, key_digest: bytes) -> str:
         """Start a session of a key and return its token."""
-        token, now = secrets.token_urlsafe(TOKEN_BYTES), int(self._now())
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.put(self.record(token, key_id, key_digest))
+        return token
+
+    def record(self, token: str, key_id: str = "", key_digest: bytes = b"") -> SessionRecord:
+        """Return the record of a session that begins now, or without a key of one that ends."""
+        expires = int(self._now()) + LIFETIME_SECONDS
+        return SessionRecord(_digest(token), key_id, _proof(token, key_digest), expires)
+
+    def put(self, record: SessionRecord) -> None:
+        """Store a session, or end it if the record has no key."""
+        if not record.key_id:
+            self._end(record.digest)
+            return
+        now = int(self._now())
         with self._connected(create=True) as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(_SCHEMA)
@@ -70,13 +94,13 @@ class SessionStore:
                 (now + 1, now + LIFETIME_SECONDS),
             )
             connection.execute(
-                "INSERT INTO sessions (digest, key_id, proof, expires_unix) VALUES (?, ?, ?, ?)",
-                (_digest(token), key_id, _proof(token, key_digest), now + LIFETIME_SECONDS),
+                "INSERT OR IGNORE INTO sessions (digest, key_id, proof, expires_unix)"
+                " VALUES (?, ?, ?, ?)",
+                (record.digest, record.key_id, record.proof, record.expires_unix),
             )
-            connection.execute(_TRIM.format("WHERE key_id=?"), (key_id, MAX_PER_KEY))
+            connection.execute(_TRIM.format("WHERE key_id=?"), (record.key_id, MAX_PER_KEY))
             connection.execute(_TRIM.format(""), (MAX_SESSIONS,))
             connection.execute("COMMIT")
-        return token
 
     def find(self, token: str) -> LoginSession | None:
         """Return the session of a token; None if it has ended or never existed."""
@@ -96,8 +120,15 @@ class SessionStore:
 
     def end(self, token: str) -> bool:
         """End a session; return whether it existed."""
+        return self._end(_digest(token))
+
+    def _end(self, digest: bytes) -> bool:
+        if not self._path.exists():
+            return False
         with self._connected() as connection:
-            done = connection.execute("DELETE FROM sessions WHERE digest=?", (_digest(token),))
+            if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return False
+            done = connection.execute("DELETE FROM sessions WHERE digest=?", (digest,))
             return done.rowcount > 0
 
     @contextmanager

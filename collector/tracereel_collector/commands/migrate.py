@@ -1,4 +1,4 @@
-"""`tracereel migrate-store`: copy an embedded store into a ClickHouse server."""
+"""`tracereel migrate-store`: copy an embedded store into a ClickHouse server or a cluster."""
 
 import argparse
 from contextlib import closing
@@ -12,6 +12,7 @@ from tracereel_collector.errors import StartupError
 from tracereel_collector.runtime.permissions import make_files_private
 from tracereel_collector.startup.data_dir import QUEUE_FILE, maintenance_store, reached_store
 from tracereel_collector.startup.offline import drain
+from tracereel_collector.startup.schema import apply_schema
 from tracereel_collector.store.clickhouse import StoreAddress
 from tracereel_collector.store.copying import StoreCopy
 
@@ -23,7 +24,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--to",
         required=True,
         metavar="DSN",
-        help="the server: clickhouse[s]://user:pass@host:port/db, or http[s]://…",
+        help="the server, or any node of a cluster: clickhouse[s]://user:pass@host:port/db, or http[s]://…",
     )
     parser.add_argument("--data-dir", type=Path, help="data directory of the stopped collector")
 
@@ -62,10 +63,14 @@ def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
             if (settings.data_dir / QUEUE_FILE).is_file():
                 with progress("delivering what waits in the queue") as shown:
                     drain(settings, source, tell=lambda left: shown.update(left, None))
+            apply_schema(target)
             with progress("copying") as shown:
                 return StoreCopy(source, target, tell=shown.update).run()
 
 
 COMMAND = command(
-    "migrate-store", "copy the embedded store into a ClickHouse server", _configure, _run
+    "migrate-store",
+    "copy the embedded store into a ClickHouse server or a cluster",
+    _configure,
+    _run,
 )

@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from tracereel._redact.event_redaction import owner_forms
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.deliver.deletion_queues import WAIT_SECONDS, DeletionQueues
 from tracereel_collector.errors import (
     ServiceUnavailableError,
-    StoreUnavailableError,
     ThrottledError,
     UnknownResourceError,
 )
-from tracereel_collector.model import Kind, Marks
-from tracereel_collector.queue import DurableQueue
+from tracereel_collector.model import Marks
 from tracereel_collector.queue.deleted import LATE_SECONDS
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.store.clickhouse import ClickHouseStore
@@ -31,10 +30,8 @@ from tracereel_collector.store.deletion import (
     runs_of,
     spans_of_user,
     traces_of_user,
+    unfinished,
 )
-
-WAIT_SECONDS: Final = 30.0
-LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True)
@@ -45,7 +42,7 @@ class Deletion:
     bodies are delivered, then everything is removed.
     """
 
-    queue: DurableQueue
+    queues: DeletionQueues
     store: ClickHouseStore
     audit: AuditLog
     writers: StoreWriters
@@ -65,7 +62,7 @@ class Deletion:
         with self._alone():
             marks = _marks_of([trace_id])
             known = runs_of(self.store, tenant, [trace_id])
-            if not self._is_known(tenant, marks, found=bool(count_rows(self.store, known))):
+            if not (count_rows(self.store, known) or self.queues.is_known(tenant, marks)):
                 raise UnknownResourceError(f"Run not found: {trace_id!r}")
             self.audit.act("trace.deletion", tenant=tenant, by=by, trace_id=trace_id)
             rows, aside = self._remove(tenant, [trace_id], marks)
@@ -76,7 +73,7 @@ class Deletion:
                 trace_id=trace_id,
                 rows=sum(rows.values()) + aside,
             )
-        return {"trace_id": trace_id, **_answer(rows, aside, now_unix=self.now_unix())}
+        return {"trace_id": trace_id, **self._answer(rows, aside)}
 
     def user(self, tenant: str, user_id: str, *, by: str) -> dict[str, Any]:
         """Delete every run that names a user; raises the errors of `trace`."""
@@ -86,10 +83,10 @@ class Deletion:
             marks = Marks(users=frozenset(owner_forms(user_id)))
             done: set[str] = set()
             ids = traces_of_user(self.store, tenant, user_id, done=done)
-            if not self._is_known(tenant, marks, found=bool(ids)):
+            if not (ids or self.queues.is_known(tenant, marks)):
                 raise UnknownResourceError(f"User not found: {user_id!r}")
             self.audit.act("user.deletion", tenant=tenant, by=by, user_digest=digest)
-            self._settle(tenant, marks)
+            self.queues.settle(tenant, marks)
             rows: Counter[str] = Counter()
             aside = 0
             while ids := traces_of_user(self.store, tenant, user_id, done=done):
@@ -100,22 +97,21 @@ class Deletion:
                 aside += left
             while (spans := spans_of_user(self.store, tenant, user_id)).spans:
                 rows.update(self._delete(spans))
-            aside += self.queue.erasure.purge(tenant, marks, up_to=self._settle(tenant, marks))
+            aside += self.queues.purge(tenant, marks, self.queues.settle(tenant, marks))
             total = sum(rows.values()) + aside
             self.audit.act("user.deleted", tenant=tenant, by=by, user_digest=digest, rows=total)
         return {
             "user_id": user_id,
             "traces": len(done),
-            **_answer(rows, aside, now_unix=self.now_unix()),
+            **self._answer(rows, aside),
         }
 
     def _remove(self, tenant: str, ids: list[str], marks: Marks) -> tuple[dict[str, int], int]:
         """Remove runs; return the rows removed by table and the records removed from quarantine."""
-        self._settle(tenant, marks)
+        self.queues.settle(tenant, marks)
         runs = runs_of(self.store, tenant, ids)
         marks = _with_otel(marks, runs)
-        up_to = self._settle(tenant, marks)
-        aside = self.queue.erasure.purge(tenant, marks, up_to=up_to)
+        aside = self.queues.purge(tenant, marks, self.queues.settle(tenant, marks))
         return self._delete(runs), aside
 
     def _delete(self, runs: RunsToDelete) -> dict[str, int]:
@@ -128,28 +124,17 @@ class Deletion:
                 )
             return delete_rows(self.store, runs)
 
-    def _settle(self, tenant: str, marks: Marks) -> int:
-        """Reject late records and wait until earlier bodies are stored; return the last id."""
-        up_to = self.queue.erasure.mark_deleted(tenant, marks)
-        for kind in Kind:
-            self.queue.hurry(kind)
-        deadline = time.monotonic() + self.wait_seconds
-        while self.queue.erasure.undelivered(tenant, up_to=up_to):
-            if time.monotonic() > deadline:
-                raise StoreUnavailableError(
-                    "what waits in the queue could not be delivered in time; nothing more of it is"
-                    " taken, but it is not deleted yet",
-                    hint="ask again when GET /readyz/query says that the store answers",
-                )
-            time.sleep(LOOK_SECONDS)
-        return up_to
-
-    def _is_known(self, tenant: str, marks: Marks, *, found: bool) -> bool:
-        return (
-            found
-            or self.queue.erasure.is_marked(tenant, Marks(traces=marks.traces, users=marks.users))
-            or self.queue.erasure.mentions(tenant, marks)
-        )
+    def _answer(self, rows: dict[str, int], aside: int) -> dict[str, Any]:
+        late = datetime.fromtimestamp(self.now_unix() + LATE_SECONDS, UTC)
+        waiting = unfinished(self.store)
+        return {
+            # Keeper has the deletion: replicas that are away delete the rows when they are back.
+            "status": "deleting" if waiting else "deleted",
+            "rows": dict(sorted(rows.items())),
+            "quarantined": aside,
+            "late_until": late.isoformat(timespec="seconds"),
+            **({"waiting_for": waiting} if waiting else {}),
+        }
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -170,13 +155,3 @@ def _marks_of(trace_ids: Iterable[str]) -> Marks:
 def _with_otel(marks: Marks, runs: RunsToDelete) -> Marks:
     valid = {name for name in runs.otel if otel_trace_id(name) == name}
     return replace(marks, otel=(marks.otel | valid) - set(runs.shared))
-
-
-def _answer(rows: dict[str, int], aside: int, *, now_unix: float) -> dict[str, Any]:
-    late = datetime.fromtimestamp(now_unix + LATE_SECONDS, UTC)
-    return {
-        "status": "deleted",
-        "rows": dict(sorted(rows.items())),
-        "quarantined": aside,
-        "late_until": late.isoformat(timespec="seconds"),
-    }

@@ -24,6 +24,7 @@ from tracereel_collector.store.retention import (
     silent_emitters,
     whole_partitions,
 )
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.telemetry import RetentionMetrics
 
 log = structlog.get_logger(__name__)
@@ -99,7 +100,15 @@ class RetentionWorker:
         self._done = seen
         self._metrics.sweeps.labels("done").inc()
         if removed or dropped:
-            log.info("retention_done", rows=removed, quarantined=dropped, day=str(today))
+            waiting = Shards.of(self._store).unfinished()
+            log.info(
+                "retention_done",
+                rows=removed,
+                quarantined=dropped,
+                day=str(today),
+                # They delete the rows when they are back.
+                **({"waiting_for": waiting} if waiting else {}),
+            )
         return removed
 
     def _remove(self, found: Expired) -> None:
@@ -108,12 +117,12 @@ class RetentionWorker:
             # A late record may be inserted into the partition: check again and drop while writers pause.
             with self._writers.paused(timeout=PAUSE_SECONDS):
                 if whole := whole_partitions(self._store, found):
-                    drop_partitions(self._store, found, whole)
+                    drop_partitions(found, whole)
         rest = [partition for partition in found.partitions if partition not in whole]
         if not rest:
             return
         with self._may_delete():
-            delete_rows(self._store, found, rest)
+            delete_rows(found, rest)
 
     @contextmanager
     def _may_delete(self) -> Iterator[None]:

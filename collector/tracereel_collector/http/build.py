@@ -14,10 +14,12 @@ from tracereel_collector.http import (
     clickhouse,
     events,
     export,
+    group,
     health,
     jaeger,
     jaeger_v3,
     keys,
+    langfuse,
     otlp,
     overviews,
     page,
@@ -34,7 +36,7 @@ from tracereel_collector.http.errors import add_error_handlers
 from tracereel_collector.http.scoped_router import REQUEST_OF, ScopedRoute, describe_security
 
 _MODULES = (
-    *(events, otlp, keys, replay, overviews, traces, tail, sql, clickhouse, scores),
+    *(events, otlp, langfuse, keys, replay, overviews, traces, tail, sql, clickhouse, scores),
     *(retention, export, quarantine, health, jaeger_v3, jaeger, page),
 )
 ROUTES: Final[tuple[ScopedRoute, ...]] = tuple(
@@ -62,6 +64,8 @@ def build_api(parts: Parts) -> ASGIApp:
     app = FastAPI(title="tracereel", version=parts.version, docs_url=None, redoc_url=None)
     app.state.parts = parts
     app.router.routes.extend(ROUTES)
+    if parts.peers is not None:
+        app.router.routes.extend(group.router.routes)
     describe_security(app)
     add_error_handlers(app)
     served: ASGIApp = app

@@ -14,8 +14,11 @@ from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
 from tracereel_collector.auth import AccessGate, Caller
+from tracereel_collector.auth.replicas import AccessReplicas
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.deletion import Deletion
+from tracereel_collector.deliver.deletion_queues import GroupQueues, OwnQueue
+from tracereel_collector.group.peers import PeerClient, PeerStates
 from tracereel_collector.http.connections import ConnectionLimits
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
@@ -27,11 +30,13 @@ from tracereel_collector.otlp_out.forward.forwarder import Forwarder
 from tracereel_collector.otlp_out.observe.observer import Observer
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.completeness import CompletenessQuery
+from tracereel_collector.query.content.questions import Questions
 from tracereel_collector.query.content.step import StepContent
 from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export, export_slots
 from tracereel_collector.query.jaeger.reader import Jaeger
+from tracereel_collector.query.many_tapes import ManyTapes
 from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.replayable import ReplayableRun, Tapes
 from tracereel_collector.query.retention import Retention
@@ -44,6 +49,7 @@ from tracereel_collector.query.user_sql import SqlLimits, UserSql
 from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.pause import StoreWriters
+from tracereel_collector.relay.handover import Owners
 from tracereel_collector.runtime.clock import TrustedClock
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
@@ -52,6 +58,7 @@ from tracereel_collector.telemetry import HttpMetrics, OtlpMetrics, TailMetrics
 
 Answer = TypeVar("Answer")
 PROBE_SECONDS: Final = 2.0
+RELAY_HEAD_BYTES: Final = 8 * 1024 * 1024
 MAX_PLAYBACKS: Final = 64
 """Most playbacks of runs in one process."""
 QUERY_THREADS: Final = 8
@@ -157,6 +164,9 @@ class Parts:
         delivered: DeliveryNotice,
         forwarder: Forwarder | None,
         observer: Observer | None,
+        peers: PeerClient | None,
+        peer_states: PeerStates | None,
+        replicas: AccessReplicas | None,
         counted: CollectorRegistry,
         shown: CollectorRegistry,
     ) -> None:
@@ -165,6 +175,8 @@ class Parts:
         self.jaeger_url = settings.jaeger_url
         self.gate, self.queue, self.clock, self.shares = gate, queue, clock, shares
         self.delivered, self.observer = delivered, observer
+        self.peers, self.peer_states = peers, peer_states
+        self.replicas = replicas
         self.store_answers, self.store_state = store.ping, store_state
         self.registry = shown
         self.http_metrics = HttpMetrics.register(counted)
@@ -188,6 +200,15 @@ class Parts:
             body_seconds=settings.body_seconds,
             shares=shares,
         )
+        self.relays = BodyReader(
+            # A relay has the numbers of its events beside the body.
+            max_body_bytes=2 * settings.max_body_bytes + RELAY_HEAD_BYTES,
+            max_inflight_bytes=max(
+                settings.max_inflight_bytes, 2 * settings.max_body_bytes + RELAY_HEAD_BYTES
+            ),
+            body_seconds=settings.body_seconds,
+        )
+        self.owners = Owners(queue, peers.group) if peers else None
         self.accept = Accept(
             queue,
             max_event_bytes=settings.max_event_bytes,
@@ -195,6 +216,7 @@ class Parts:
             redactor=Redactor(counted) if settings.redact == "on" else None,
             metrics=OtlpMetrics.register(counted),
             forward=None if forwarder is None else forwarder.offer,
+            owners=self.owners,
             otlp_limits=OtlpLimits(
                 attributes=settings.max_attributes,
                 value_bytes=settings.max_attribute_bytes,
@@ -208,6 +230,7 @@ class Parts:
         reader = RunReader(store)
         self.traces = Traces(reader, now_unix_nano=now)
         self.content = StepContent(reader, self.traces)
+        self.questions = Questions(store)
         self.search = Search(store, time.time_ns, trusted_unix_nano=now)
         self.replay = ReplayQuery(reader, self.traces, self.search)
         self.playbacks = Playbacks(shares)
@@ -215,13 +238,16 @@ class Parts:
         self.replayable = ReplayableRun(store)
         self.comparison = Comparison(self.traces, self.replayable, reader)
         self.tapes = Tapes(store)
+        self.many_tapes = ManyTapes(store)
         self.emitters = Emitters(store)
         self.jaeger = Jaeger(store, now_unix_nano=now)
         self.scores = Scores(store)
         self.export = Export(store, export_slots(shares))
-        self.sessions = Sessions(store, self.search)
+        self.sessions = Sessions(store, self.search, self.questions)
         self.agents = Agents(store)
-        self.deletion = Deletion(queue, store, gate.audit, writers, now_unix=clock.unix)
+        self.own_queue = OwnQueue(queue)
+        queues = GroupQueues(self.own_queue, peers) if peers else self.own_queue
+        self.deletion = Deletion(queues, store, gate.audit, writers, now_unix=clock.unix)
         self.retention = Retention(
             store, gate.audit, default_days=settings.retention_days, dating=clock.dating
         )

@@ -8,11 +8,11 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.http.dependencies import Parts, body_of, caller_of, parts_of
+from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.parameters import WAIT_SECONDS, Timeout, Wait
 from tracereel_collector.http.scoped_router import ScopedRouter
+from tracereel_collector.http.waiting import await_all
 from tracereel_collector.ingest.accept import EveryEventRejectedError
-from tracereel_collector.model import Kind, Receipt
 
 router = ScopedRouter(KeyScope.WRITE)
 TENANT_HEADER = "x-tracereel-tenant"
@@ -46,7 +46,8 @@ async def post_events(
     """Record events; accepted ones are durable and numbered from `first_sequence_number`.
 
     With `wait=stored` the response is sent when the events can be queried: 200 and `stored`. If the
-    timeout expires first, it is 202 and `queued`; the events are still delivered.
+    timeout expires first, it is 202 and `queued`; the events are still delivered. In a group of
+    collectors, events that another member owns have a number only with `wait=stored`.
     """
     parts, caller = parts_of(request), caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -54,22 +55,28 @@ async def post_events(
         parts.gate.charge(caller, size=len(data))
         try:
             accepted = await parts.accept.events(
-                data, tenant=caller.tenant, content_type=content_type
+                data,
+                tenant=caller.tenant,
+                content_type=content_type,
+                is_awaited=wait == "stored",
             )
         except EveryEventRejectedError as error:
             parts.gate.charge(caller, records=error.refused)
             raise
     records = accepted.receipt.appended + accepted.receipt.duplicates + accepted.refused
     parts.gate.charge(caller, records=records)
-    stored = await is_stored(parts, accepted.receipt, timeout) if wait == "stored" else None
+    receipt, stored = accepted.receipt, None
+    if wait == "stored":
+        stored, receipt = await await_all(parts, receipt, timeout)
+    refused = accepted.refused + receipt.refused - accepted.receipt.refused
     answer: dict[str, Any] = {
-        "accepted": accepted.receipt.appended,
-        "first_sequence_number": accepted.receipt.first_sequence_number,
+        "accepted": receipt.appended,
+        "first_sequence_number": receipt.first_sequence_number,
         "rejected": [each.as_dict() for each in accepted.rejected],
-        "duplicates": accepted.receipt.duplicates,
+        "duplicates": receipt.duplicates,
     }
-    if accepted.refused > len(accepted.rejected):
-        answer["rejected_count"] = accepted.refused
+    if refused > len(accepted.rejected):
+        answer["rejected_count"] = refused
     if stored is not None:
         answer["status"] = "stored" if stored else "queued"
     return Response(
@@ -78,20 +85,6 @@ async def post_events(
         media_type="application/json",
         # Lets senders detect whether a rotated key has the same tenant; see `GET /v1/identity`.
         headers={TENANT_HEADER: quote(caller.tenant)},
-    )
-
-
-async def is_stored(
-    parts: Parts, receipt: Receipt, seconds: float, *, kind: Kind = Kind.EVENTS
-) -> bool:
-    """Return whether the received records are in the store before the timeout."""
-    # A duplicate was acknowledged before, so it is in the newest body or an older one.
-    body_id = receipt.body_id or parts.queue.newest_body(kind)
-    if body_id is None or not receipt.appended + receipt.duplicates:
-        return True
-    parts.queue.hurry(kind)
-    return await parts.delivered.wait_until(
-        lambda: parts.queue.is_delivered(kind, body_id), timeout=seconds
     )
 
 

@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from tracereel_collector.auth import Caller, KeyScope
 from tracereel_collector.auth.browsers import session_cookie
 from tracereel_collector.auth.keyring import key_in
-from tracereel_collector.auth.keys import MAX_NAME, parse_scopes
+from tracereel_collector.auth.keys import MAX_NAME, Key, parse_scopes
 from tracereel_collector.errors import ForbiddenError
-from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
+from tracereel_collector.http.dependencies import Parts, body_of, caller_of, parts_of
 from tracereel_collector.http.parameters import json_body, parse_body
+from tracereel_collector.http.peer_router import named
 from tracereel_collector.http.scoped_router import ScopedRouter
 
 router = ScopedRouter(KeyScope.ADMIN)
@@ -42,6 +43,9 @@ async def log_in(request: Request) -> Response:
     # A session cannot extend itself: a new one needs the key.
     if key and caller.key_id:
         token = await asyncio.to_thread(parts.gate.begin_session, caller, key)
+        if parts.replicas is not None:
+            record = parts.gate.session_record(token, caller, key)
+            await asyncio.to_thread(parts.replicas.push_session, record)
         answer.headers["set-cookie"] = session_cookie(token, request.headers, parts.gate.public)
     return answer
 
@@ -50,9 +54,12 @@ async def log_in(request: Request) -> Response:
 async def log_out(request: Request) -> Response:
     """End the session and delete its cookie; the key stays valid."""
     parts, peer = parts_of(request), request.client.host if request.client else ""
-    await asyncio.to_thread(lambda: parts.gate.end_session(request.headers, peer=peer))
+    ended = await asyncio.to_thread(lambda: parts.gate.end_session(request.headers, peer=peer))
     cookie = session_cookie("", request.headers, parts.gate.public)
-    return JSONResponse({}, headers={"set-cookie": cookie})
+    answer: dict[str, Any] = {}
+    if parts.replicas is not None and ended is not None:
+        answer = named(await asyncio.to_thread(parts.replicas.push_session, ended))
+    return JSONResponse(answer, headers={"set-cookie": cookie})
 
 
 @router.get("/v1/identity", scope=KeyScope.WRITE, summary="Say whose key this is")
@@ -107,7 +114,8 @@ async def create_key(request: Request) -> JSONResponse:
             by=f"key {caller.key_id}",
         )
     )
-    return JSONResponse({"key": secret, **parts.gate.keys.document(key)}, status_code=201)
+    told = await _push(parts, key)
+    return JSONResponse({"key": secret, **parts.gate.keys.document(key), **told}, status_code=201)
 
 
 @router.delete("/v1/keys/{key_id}", summary="Revoke a key")
@@ -118,7 +126,14 @@ async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
         lambda: parts.gate.keys.revoke(key_id, tenant=caller.tenant, by=f"key {caller.key_id}")
     )
     await asyncio.to_thread(parts.gate.refresh)
-    return parts.gate.keys.document(key)
+    return {**parts.gate.keys.document(key), **await _push(parts, key)}
+
+
+async def _push(parts: Parts, key: Key) -> dict[str, Any]:
+    """Tell the other members of the group; return which of them were not reached."""
+    if parts.replicas is None:
+        return {}
+    return named(await asyncio.to_thread(parts.replicas.push_key, key))
 
 
 def _holder_of_a_key(request: Request) -> Caller:

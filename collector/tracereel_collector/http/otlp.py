@@ -16,6 +16,8 @@ from tracereel_collector.ingest.otlp_schema import LOGS, METRICS, TRACES, Signal
 from tracereel_collector.otlp_out.forward.forwarder import PATH_HEADER
 
 PROTOBUF = "application/x-protobuf"
+REGISTERED_PROTOBUF = "application/protobuf"
+"""Registered name of the same; some exporters use it."""
 JSON = "application/json"
 MAX_MESSAGE = 2_000
 """Longest error message in characters; exporters read at most 4 MiB of a response."""
@@ -37,10 +39,11 @@ def _described(signal: Signal) -> dict[str, Any]:
     }
 
 
-async def _receive(signal: Signal, request: Request) -> Response:
+async def receive_otlp(signal: Signal, request: Request) -> Response:
+    """Store the records of an OTLP request and answer in the form of its body."""
     parts, caller = parts_of(request), caller_of(request)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type not in {PROTOBUF, JSON}:
+    if content_type not in {PROTOBUF, REGISTERED_PROTOBUF, JSON}:
         raise UnsupportedError(
             f"content-type {content_type!r} is not supported; expected {PROTOBUF} or {JSON}"
         )
@@ -62,8 +65,10 @@ async def _receive(signal: Signal, request: Request) -> Response:
 
 def _add_route(path: str, signal: Signal, summary: str, description: str) -> None:
     async def receive(request: Request) -> Response:
-        return await _receive(signal, request)
+        return await receive_otlp(signal, request)
 
+    # An endpoint that ends in a slash makes exporters post here; they follow no redirect.
+    router.post(f"{path}/", include_in_schema=False)(receive)
     router.post(
         path,
         name=f"post_{path.removeprefix('/v1/')}",

@@ -64,6 +64,27 @@ At most 8 MiB of output come from them.
 """
 _GZIP = b"\x1f\x8b"
 Handler = Callable[[object, Any], Awaitable[bytes]]
+_SERVING = b"\x08\x01"
+"""`grpc.health.v1.HealthCheckResponse` with the status SERVING: one field of one byte."""
+_HEALTH_SERVICE = "grpc.health.v1.Health"
+
+
+async def _check_health(_request: bytes, _context: Any) -> bytes:
+    return _SERVING
+
+
+async def _watch_health(_request: bytes, _context: Any) -> AsyncIterator[bytes]:
+    yield _SERVING  # it does not change before the server stops, which ends the call
+
+
+_HEALTH = grpc.method_handlers_generic_handler(
+    _HEALTH_SERVICE,
+    {
+        "Check": grpc.unary_unary_rpc_method_handler(_check_health),
+        "Watch": grpc.unary_stream_rpc_method_handler(_watch_health),
+    },
+)
+"""Health of the server, as load balancers and probes ask for it; needs no key."""
 
 
 class GrpcServer:
@@ -91,6 +112,7 @@ class GrpcServer:
             self._server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(signal.service, {"Export": method}),)
             )
+        self._server.add_generic_rpc_handlers((_HEALTH,))
         # Clients connect to the listener, which enforces limits that gRPC's server lacks.
         inner = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()

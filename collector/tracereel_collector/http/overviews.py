@@ -8,10 +8,19 @@ from fastapi.responses import Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.http.dependencies import query_json
-from tracereel_collector.http.parameters import From, Text, To
+from tracereel_collector.http.parameters import (
+    From,
+    ScoreValue,
+    Text,
+    Texts,
+    To,
+    check_range,
+)
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.agents import MAX_AGENTS, MAX_POINTS
 from tracereel_collector.query.emitters import MAX_EMITTERS
+from tracereel_collector.query.filters import Scored
+from tracereel_collector.query.found_details import MAX_SCORES
 from tracereel_collector.query.sessions import MAX_SESSION_EVENTS, MAX_SESSIONS
 from tracereel_collector.query.window import DAY, HOUR, Window, parse_window
 
@@ -48,15 +57,33 @@ async def get_sessions(
     from_: From = None,
     to: To = None,
     user: Annotated[str | None, Query(max_length=256)] = None,
+    score: Texts = None,
+    score_category: Texts = None,
+    min_score: ScoreValue = None,
+    max_score: ScoreValue = None,
+    scores: Annotated[int, Query(ge=0, le=MAX_SCORES)] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_SESSIONS)] = 50,
     cursor: Text = None,
 ) -> Response:
     """List sessions by last activity, latest first; default window: the last seven days."""
+    check_range(min_score, max_score, names=("min_score", "max_score"))
+    scored = Scored(
+        names=tuple(score or ()),
+        categories=tuple(score_category or ()),
+        least=min_score,
+        most=max_score,
+    )
     window = parse_window(from_, to, now=time.time_ns(), default=7 * DAY)
     return await query_json(
         request,
         lambda parts, tenant: parts.sessions.list_document(
-            tenant, window, user=user or "", limit=limit, cursor=cursor
+            tenant,
+            window,
+            user=user or "",
+            scored=scored,
+            scores=scores,
+            limit=limit,
+            cursor=cursor,
         ),
     )
 

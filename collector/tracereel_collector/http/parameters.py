@@ -18,6 +18,7 @@ MAX_BYTES = 16 * 1024
 From = Annotated[str | None, Query(alias="from", max_length=64)]
 To = Annotated[str | None, Query(max_length=64)]
 Text = Annotated[str | None, Query(max_length=1_000)]
+Texts = Annotated[list[str] | None, Query()]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 ScoreValue = Annotated[float | None, Query(ge=-WIDEST, le=WIDEST, allow_inf_nan=False)]
 Wait = Literal["stored"] | None

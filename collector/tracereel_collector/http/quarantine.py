@@ -3,18 +3,25 @@
 import asyncio
 import base64
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
 
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.errors import UnknownResourceError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.errors import ServiceUnavailableError, UnknownResourceError
+from tracereel_collector.group.members import Group
+from tracereel_collector.http.dependencies import Parts, caller_of, parts_of
+from tracereel_collector.http.peer_router import PREFIX, named
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.model import QuarantineEntry
 
 router = ScopedRouter(KeyScope.READ)
 MAX_LISTED = 1_000
+SLOTS = 64
+"""Ids of a group's entries end in the place of their member, so that they are unique."""
+PEER_PATH = f"{PREFIX}/quarantine"
+Verb = Literal["show", "retry", "drop"]
 EntryId = Annotated[int, Path(ge=1, lt=2**62)]
 
 
@@ -24,23 +31,30 @@ async def list_entries(
     before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
 ) -> dict[str, Any]:
-    """List quarantined records, newest first; pass `next` as `?before=` for the next page."""
+    """List quarantined records, newest first; pass `next` as `?before=` for the next page.
+
+    In a group of collectors, those of all members; `not_reached` names members that do not answer.
+    """
     parts, tenant = parts_of(request), caller_of(request).tenant
-    found = await asyncio.to_thread(
-        parts.queue.quarantine.entries, tenant=tenant, before=before, limit=limit
-    )
-    following = found[-1].id if len(found) == limit else None
-    return {"entries": [_shown(each) for each in found], "next": following}
+    found = await asyncio.to_thread(entries_here, parts, tenant, before, limit)
+    missing: list[str] = []
+    if parts.peers is not None:
+        wanted = {"tenant": tenant, "before": before, "limit": limit}
+        ask = partial(parts.peers.ask_all, "POST", f"{PEER_PATH}/list", wanted)
+        for answer in await asyncio.to_thread(ask):
+            if answer.failure:
+                missing.append(answer.member)
+            else:
+                found += answer.document["entries"]
+        found = sorted(found, key=lambda each: each["id"], reverse=True)[:limit]
+    following = found[-1]["id"] if len(found) == limit else None
+    return {"entries": found, "next": following, **named(missing)}
 
 
 @router.get("/v1/quarantine/{entry_id}", summary="Show a quarantined record")
 async def show_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
     """Return the record with its data, as text if it is UTF-8, else as base64."""
-    parts, tenant = parts_of(request), caller_of(request).tenant
-    found = await asyncio.to_thread(parts.queue.quarantine.entry, entry_id, tenant=tenant)
-    if found is None:
-        raise _unknown(entry_id)
-    return _shown(found)
+    return await _do(request, entry_id, "show")
 
 
 @router.post(
@@ -53,8 +67,7 @@ async def retry_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
 
     If the store refuses it again, it returns to the quarantine.
     """
-    await asyncio.to_thread(_act, request, entry_id, "quarantine.retried")
-    return {"id": entry_id, "status": "queued"}
+    return await _do(request, entry_id, "retry")
 
 
 @router.delete(
@@ -62,29 +75,69 @@ async def retry_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
 )
 async def drop_entry(request: Request, entry_id: EntryId) -> dict[str, Any]:
     """Delete a record permanently; it stays in the counters."""
-    await asyncio.to_thread(_act, request, entry_id, "quarantine.dropped")
-    return {"id": entry_id, "status": "dropped"}
+    return await _do(request, entry_id, "drop")
 
 
-def _act(request: Request, entry_id: int, event: str) -> None:
-    """Write the audit record, then retry or drop the entry."""
+async def _do(request: Request, entry_id: int, what: Verb) -> dict[str, Any]:
+    """Show, retry or drop an entry, here or at the member that has it."""
     parts, caller = parts_of(request), caller_of(request)
-    entry = parts.queue.quarantine.entry(entry_id, tenant=caller.tenant)
+    place = entry_id % SLOTS
+    group = None if parts.peers is None else parts.peers.group
+    if parts.peers is None or group is None or place == _place(group):
+        return await asyncio.to_thread(
+            act_here, parts, caller.tenant, entry_id, what, by=caller.name
+        )
+    member = next((each for at, each in enumerate(group.members) if at == place), None)
+    if member is None:
+        raise _unknown(entry_id)
+    wanted = {"tenant": caller.tenant, "entry_id": entry_id, "by": caller.name}
+    ask = partial(parts.peers.ask, member, "POST", f"{PEER_PATH}/{what}", wanted)
+    answer = await asyncio.to_thread(ask)
+    if answer.status == UnknownResourceError.status:
+        raise _unknown(entry_id)
+    if answer.failure:
+        raise ServiceUnavailableError(f"member {member.name}, which has it: {answer.failure}")
+    document: dict[str, Any] = answer.document
+    return document
+
+
+def _place(group: Group) -> int:
+    """Return the place of this member in the list, which is part of the ids of its entries."""
+    return group.names.index(group.name) if group.name in group.names else SLOTS - 1
+
+
+def entries_here(parts: Parts, tenant: str, before: int | None, limit: int) -> list[dict[str, Any]]:
+    """Return the entries of this collector, newest first; their ids are unique in the group."""
+    group = None if parts.peers is None else parts.peers.group
+    if before is not None and group is not None:
+        before = (before - _place(group) + SLOTS - 1) // SLOTS
+    found = parts.queue.quarantine.entries(tenant=tenant, before=before, limit=limit)
+    return [_shown(each, group) for each in found]
+
+
+def act_here(parts: Parts, tenant: str, entry_id: int, what: Verb, *, by: str) -> dict[str, Any]:
+    """Show an entry of this collector, or write the audit record and retry or drop it."""
+    group = None if parts.peers is None else parts.peers.group
+    local_id = entry_id if group is None else entry_id // SLOTS
+    entry = parts.queue.quarantine.entry(local_id, tenant=tenant)
     if entry is None:
         raise _unknown(entry_id)
+    if what == "show":
+        return _shown(entry, group)
+    is_retry = what == "retry"
     parts.gate.audit.act(
-        event,
-        tenant=caller.tenant,
-        by=caller.name,
+        "quarantine.retried" if is_retry else "quarantine.dropped",
+        tenant=tenant,
+        by=by,
         entry=entry_id,
         kind=entry.kind,
         records=entry.records,
         bytes=entry.size,
     )
-    is_retry = event == "quarantine.retried"
     act = parts.queue.quarantine.retry if is_retry else parts.queue.quarantine.drop
-    if not act(entry_id, tenant=caller.tenant):
+    if not act(local_id, tenant=tenant):
         raise _unknown(entry_id)  # a concurrent request was faster
+    return {"id": entry_id, "status": "queued" if is_retry else "dropped"}
 
 
 def _unknown(entry_id: int) -> UnknownResourceError:
@@ -94,9 +147,9 @@ def _unknown(entry_id: int) -> UnknownResourceError:
     )
 
 
-def _shown(entry: QuarantineEntry) -> dict[str, Any]:
+def _shown(entry: QuarantineEntry, group: Group | None) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "id": entry.id,
+        "id": entry.id if group is None else entry.id * SLOTS + _place(group),
         "kind": entry.kind,
         "sequence_number": entry.sequence_number,
         "records": entry.records,

@@ -1,4 +1,4 @@
-"""`/v1/scores`: record, list and average scores of runs and steps."""
+"""`/v1/scores`: record, list and average scores of runs, steps and sessions."""
 
 from typing import Annotated
 
@@ -7,7 +7,6 @@ from fastapi.responses import JSONResponse, Response
 
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.http.dependencies import body_of, caller_of, parts_of, query_json
-from tracereel_collector.http.events import is_stored
 from tracereel_collector.http.parameters import (
     WAIT_SECONDS,
     ScoreValue,
@@ -16,17 +15,18 @@ from tracereel_collector.http.parameters import (
     check_range,
 )
 from tracereel_collector.http.scoped_router import ScopedRouter
+from tracereel_collector.http.waiting import await_all
 from tracereel_collector.model import Kind
 from tracereel_collector.query.scores import LATEST, MAX_LISTED, ScoreFilter
 
 router = ScopedRouter(KeyScope.READ)
 _TEXTS = (
-    *("id", "trace_id", "span_id", "execution_id", "agent_name", "name"),
+    *("id", "trace_id", "session_id", "span_id", "execution_id", "agent_name", "name"),
     *("comment", "source", "author"),
 )
 _SCORE = {
     "type": "object",
-    "required": ["trace_id", "name"],
+    "required": ["name"],
     "properties": {
         **{name: {"type": "string"} for name in _TEXTS},
         "value": {"anyOf": [{"type": "number"}, {"type": "boolean"}, {"type": "string"}]},
@@ -44,6 +44,7 @@ _BODY = {
 async def get_scores(
     request: Request,
     trace_id: str = "",
+    session: Annotated[str, Query(max_length=256)] = "",
     name: str = "",
     agent: str = "",
     source: str = "",
@@ -59,6 +60,7 @@ async def get_scores(
     check_range(min, max, names=("min", "max"))
     wanted = ScoreFilter(
         trace_id=trace_id,
+        session_id=session,
         name=name,
         agent=agent,
         source=source,
@@ -78,7 +80,7 @@ async def get_scores(
 async def get_averages(
     request: Request, name: str = "", agent: str = "", source: str = "", trace_id: str = ""
 ) -> Response:
-    """Return average scores by agent and score name; scores of whole runs have no agent."""
+    """Return average scores by agent and score name; scores of whole runs and sessions have none."""
     wanted = ScoreFilter(trace_id=trace_id, name=name, agent=agent, source=source)
     return await query_json(request, lambda parts, tenant: parts.scores.averages(tenant, wanted))
 
@@ -86,7 +88,7 @@ async def get_averages(
 @router.post(
     "/v1/scores",
     scope=KeyScope.WRITE,
-    summary="Score a run or a step",
+    summary="Score a run, a step or a session",
     openapi_extra={"requestBody": _BODY},
 )
 async def post_scores(
@@ -110,6 +112,6 @@ async def post_scores(
     }
     if wait is None:
         return JSONResponse(answer)
-    stored = await is_stored(parts, accepted.receipt, timeout, kind=Kind.SCORES)
+    stored, _ = await await_all(parts, accepted.receipt, timeout, kind=Kind.SCORES)
     answer["status"] = "stored" if stored else "queued"
     return JSONResponse(answer, status_code=200 if stored else 202)

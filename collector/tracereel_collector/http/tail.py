@@ -10,11 +10,12 @@ from fastapi.responses import Response
 
 from tracereel.events import CUSTOM_PREFIX, EVENT_TYPES
 from tracereel_collector.auth import KeyScope
-from tracereel_collector.errors import InvalidFilterError
-from tracereel_collector.http.dependencies import caller_of, parts_of
+from tracereel_collector.errors import BadRequestError, InvalidFilterError
+from tracereel_collector.http.dependencies import Parts, caller_of, parts_of
 from tracereel_collector.http.parameters import Number, attribute_pairs, ranges
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
+from tracereel_collector.http.tail_group import MAX_ID_CHARS, GroupTail, places_of
 from tracereel_collector.live.filters import MEASURES, VALUES, TailFilter
 from tracereel_collector.live.hub import LiveTail
 from tracereel_collector.live.reader import Reader
@@ -68,12 +69,13 @@ async def get_tail(
     min_score: Elsewhere = None,
     max_score: Elsewhere = None,
     q: Annotated[str, Query(max_length=1000)] = "",
-    after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
-    last_event_id: Annotated[int | None, Header(ge=0, le=MAX_NUMBER)] = None,
+    after: Annotated[str | None, Query(max_length=MAX_ID_CHARS)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=MAX_ID_CHARS)] = None,
 ) -> Response:
     """Stream records as they are acknowledged, with the sequence number as `id`.
 
-    `Last-Event-ID` or `after` continues after a record.
+    `Last-Event-ID` or `after` continues after a record. In a group of collectors, the records of all
+    members, and an `id` that names the last number of each; a `gap` names a member that does not answer.
     """
     given = locals()
     _refuse_scores(given)
@@ -88,12 +90,41 @@ async def get_tail(
         text=q,
     )
     seen = last_event_id if last_event_id is not None else after
-    position = await asyncio.to_thread(parts.tail.position, seen)
-    reader = parts.tail.subscribe(caller.tenant, wanted, position)
+    own = "" if parts.peers is None else parts.peers.group.name
+    places = places_of(seen, own)
+    reader, held = await watch(parts, caller.tenant, wanted, places.get(own))
+    frames = _frames(reader, parts.tail.beat_seconds)
+    if parts.peers is not None:
+        group = GroupTail(parts.peers, tenant=caller.tenant, wanted=wanted, places=places)
+        frames = group.frames(frames)
+    return stream_of(frames, held)
+
+
+async def watch(
+    parts: Parts, tenant: str, wanted: TailFilter, after: int | None
+) -> tuple[Reader, AsyncExitStack]:
+    """Subscribe to the records of this collector; return the reader and what to release."""
+    if after is not None and after > MAX_NUMBER:
+        raise BadRequestError(f"after: expected at most {MAX_NUMBER}")
+    position = await asyncio.to_thread(parts.tail.position, after)
+    reader = parts.tail.subscribe(tenant, wanted, position)
     held = AsyncExitStack()
     held.enter_context(_leaving(parts.tail, reader))
+    return reader, held
+
+
+async def watch_for_peer(
+    parts: Parts, tenant: str, wanted: TailFilter, after: int | None
+) -> Response:
+    """Stream the records of this collector to another member."""
+    reader, held = await watch(parts, tenant, wanted, after)
+    return stream_of(_frames(reader, parts.tail.beat_seconds), held)
+
+
+def stream_of(frames: AsyncIterator[bytes], held: AsyncExitStack) -> Response:
+    """Return a response of Server-Sent Events."""
     return HeldStream(
-        _frames(reader, parts.tail.beat_seconds),
+        frames,
         held=held,
         refused_event="end",
         media_type="text/event-stream",

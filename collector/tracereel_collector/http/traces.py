@@ -1,4 +1,4 @@
-"""`/v1/traces`: search runs, read one, its content and completeness, get its tape, compare two."""
+"""`/v1/traces`: search runs, read one, its content and completeness, get tapes, compare two."""
 
 import time
 from typing import Annotated, Literal
@@ -16,6 +16,7 @@ from tracereel_collector.http.parameters import (
     Number,
     ScoreValue,
     Text,
+    Texts,
     To,
     attribute_pairs,
     check_range,
@@ -23,9 +24,11 @@ from tracereel_collector.http.parameters import (
 )
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.query.budgeted_tree import BYTES_PER_TOKEN, MIN_BYTES
+from tracereel_collector.query.content.questions import MAX_RUNS as MAX_ASKED
 from tracereel_collector.query.counting import FACETS
 from tracereel_collector.query.filters import RANGES, Decided, Scored, TraceFilters
 from tracereel_collector.query.found_details import MAX_EXECUTIONS, MAX_SCORES
+from tracereel_collector.query.many_tapes import MAX_RUNS as MAX_TAPES
 from tracereel_collector.query.replay import check_trace_id
 from tracereel_collector.query.search import MAX_BUCKETS, MAX_RUNS, SearchQuery
 from tracereel_collector.query.window import DAY, parse_window
@@ -36,7 +39,6 @@ DEFAULT_WINDOW = 7 * DAY
 """Default window of counts and of sort orders other than newest first."""
 MAX_BUDGET = 64 * 1024 * 1024
 
-Texts = Annotated[list[str] | None, Query()]
 Sort = Literal["started_at", "duration_ms", "cost_usd", "tokens", "events", "errors", "confidence"]
 
 
@@ -136,6 +138,17 @@ async def get_traces(
     return await query_json(request, lambda parts, tenant: parts.search.document(tenant, question))
 
 
+@router.get("/v1/asked", summary="Show what runs were asked and answered")
+async def get_asked(
+    request: Request,
+    trace_id: Annotated[list[Annotated[str, Query(max_length=128)]], Query(max_length=MAX_ASKED)],
+) -> Response:
+    """Return the last question and answer of runs that are known from spans only."""
+    return await query_json(
+        request, lambda parts, tenant: parts.questions.document(tenant, trace_id)
+    )
+
+
 @router.get("/v1/traces/{trace_id}", summary="Read a run as a tree")
 async def get_trace(
     request: Request,
@@ -230,6 +243,21 @@ async def get_tape(
     lines = await query(
         request, lambda parts, tenant: parts.tapes.lines(tenant, trace_id, emitter_id)
     )
+    return Response(lines, media_type="application/x-ndjson")
+
+
+@router.get("/v1/tapes", summary="Fetch the tapes of many runs")
+async def get_tapes(
+    request: Request,
+    trace_id: Annotated[list[Annotated[str, Query(max_length=128)]], Query(max_length=MAX_TAPES)],
+) -> Response:
+    """Return root tapes as NDJSON, `{"trace_id", "part"}`; the last line has the `rest` of the runs.
+
+    An answer has at most 32 MiB, or one tape. Ask again for the rest.
+    """
+    for each in trace_id:
+        check_trace_id(each)
+    lines = await query(request, lambda parts, tenant: parts.many_tapes.lines(tenant, trace_id))
     return Response(lines, media_type="application/x-ndjson")
 
 

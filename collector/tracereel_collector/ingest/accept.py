@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ from tracereel_collector.ingest.redaction import Redactor
 from tracereel_collector.ingest.scores import check_scores
 from tracereel_collector.ingest.small_bodies import CheckedObjects
 from tracereel_collector.ingest.working_memory import WAIT_SECONDS, WorkingMemory
-from tracereel_collector.model import Body, Kind, Receipt
+from tracereel_collector.model import Body, Kind, Owner, Receipt, Relay
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.queue.sessions import makes_claim, without_claims
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
@@ -55,6 +55,8 @@ EVENT_BYTES = 250
 """Memory per JSON value while all events of a body are checked at once."""
 
 
+OwnersOf = Callable[[Body], list[tuple[str | None, Body]]]
+"""Returns the parts of a body by the member that owns them; None is this collector."""
 Forward = Callable[[Body, str], None]
 """Queues a copy of a body that came through other collectors, or drops it; never blocks."""
 
@@ -114,6 +116,7 @@ class Accept:
         metrics: OtlpMetrics,
         redactor: Redactor | None = None,
         forward: Forward | None = None,
+        owners: OwnersOf | None = None,
         otlp_limits: OtlpLimits | None = None,
         working_bytes: int = WORKING_BYTES,
         shares: SharePolicy = ONE_TENANT,
@@ -124,6 +127,7 @@ class Accept:
         self._checks = TenantShares("body_checks", CHECKS, shares)
         self._queue = queue
         self._forward = forward
+        self._owners = owners
         self._metrics = metrics
         self._check = EventCheck(
             max_event_bytes=max_event_bytes, max_objects=limits.objects, redactor=redactor
@@ -138,8 +142,12 @@ class Accept:
         # Redaction takes longer than parsing.
         self._large_body = LARGE_JSON if redactor else LARGE_BODY
 
-    async def events(self, data: bytes, *, tenant: str, content_type: str) -> Accepted:
+    async def events(
+        self, data: bytes, *, tenant: str, content_type: str, is_awaited: bool = False
+    ) -> Accepted:
         """Accept events as an object, an array or NDJSON.
+
+        `is_awaited` keeps the receipts of the owners of relayed events.
 
         Raises:
             BadRequestError: the body cannot be parsed.
@@ -147,7 +155,7 @@ class Accept:
         """
         taken = await self._taken(data, tenant, content_type)
         body, rejected = taken.body, taken.rejected
-        receipt = await self._append(body)
+        receipt = await self._append(body, is_awaited=is_awaited)
         refused = body.rejected + receipt.refused
         if receipt.refused:
             rejected = [*rejected, *_foreign(taken, receipt)]
@@ -196,14 +204,46 @@ class Accept:
         )
         return _Taken(body, checked.rejected, checked.reasons[TENANT_CLAIM], single)
 
-    async def _append(self, body: Body, *, passed: str = "") -> Receipt:
+    async def _append(self, body: Body, *, passed: str = "", is_awaited: bool = False) -> Receipt:
+        """Append a body, or relay the parts of it that other members own."""
+        if self._owners is None or not body.records:
+            return await self._append_own(body, passed)
+        receipts: list[Awaitable[Receipt]] = []
+        parts = self._owners(body)
+        if body.rejected and (len(parts) > 1 or parts[0][0] is not None):
+            # The owners count only what they get.
+            rejected = replace(body, data=b"", records=0, runs=(), owners=())
+            receipts.append(self._append_own(rejected, passed))
+        for owner, part in parts:
+            if len(parts) > 1 or owner is not None:
+                part = replace(part, rejected=0, rejected_reasons=())
+            if owner is None:
+                receipts.append(self._append_own(part, passed))
+            else:
+                relayed = self._queue.relay(part, owner=owner, passed=passed, is_awaited=is_awaited)
+                receipts.append(asyncio.wrap_future(relayed))
+        # All parts or an error: after a partial failure, the retry is deduplicated.
+        return merged(await asyncio.gather(*receipts))
+
+    async def _append_own(self, body: Body, passed: str) -> Receipt:
         """Append a body; forward it unless all of it is duplicate."""
         receipt = await asyncio.wrap_future(self._queue.append(body))
+        self._copy(body, receipt, passed)
+        return receipt
+
+    def _copy(self, body: Body, receipt: Receipt, passed: str) -> None:
         if self._forward is not None and receipt.appended:
             self._forward(
                 without_claims(body, receipt.foreign) if receipt.foreign else body, passed
             )
-        return receipt
+
+    async def relayed(self, source: str, relays: Sequence[Relay]) -> list[Receipt | None]:
+        """Accept bodies that another member has acknowledged; None for those taken before."""
+        receipts = await asyncio.wrap_future(self._queue.take(source, relays))
+        for relay, receipt in zip(relays, receipts, strict=True):
+            if receipt is not None:
+                self._copy(relay.body, receipt, relay.passed)
+        return receipts
 
     async def otlp(
         self, signal: Signal, data: bytes, *, tenant: str, is_json: bool, passed: str = ""
@@ -295,6 +335,23 @@ class Accept:
             name = kind.removesuffix("s")
             raise BadRequestError(f"no {name} is acceptable: {checked.rejected[0].reason}")
         return Accepted(receipt, checked.rejected, body.rejected)
+
+
+def merged(receipts: Sequence[Receipt]) -> Receipt:
+    """Return one receipt for the parts of a body; numbers only if all of it is in this queue."""
+    if len(receipts) == 1:
+        return receipts[0]
+    relayed = tuple(each for receipt in receipts for each in receipt.relayed)
+    ids = [receipt.body_id for receipt in receipts if receipt.body_id is not None]
+    return Receipt(
+        appended=sum(receipt.appended for receipt in receipts),
+        duplicates=sum(receipt.duplicates for receipt in receipts),
+        first_sequence_number=None,
+        body_id=max(ids, default=None),
+        foreign=frozenset[Owner]().union(*(receipt.foreign for receipt in receipts)),
+        refused=sum(receipt.refused for receipt in receipts),
+        relayed=relayed,
+    )
 
 
 def _foreign(taken: _Taken, receipt: Receipt) -> Iterator[Rejection]:

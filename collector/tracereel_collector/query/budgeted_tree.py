@@ -3,10 +3,10 @@
 Intended for readers with little context, such as a language model. Steps are ranked: roots, then
 failed, crashed, running or cancelled steps, then attempts, then decisions, then the rest; within a rank
 by time on the critical path. Each is shown with its ancestors and its number of hidden descendants,
-which can be requested by its id.
+which can be requested by its id. Beside the steps there is room for the content of the first ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +26,15 @@ BYTES_PER_TOKEN = 3
 """Assumed bytes per token of JSON, slightly below the typical value."""
 _SHORT = 160
 """Maximum length of a text, in characters."""
+_LONGEST = 4_000
+"""Maximum length of what went into a step or came out, in characters."""
+_MAX_CONTENTS = 100
+"""Steps whose content is read."""
+_FOR_STEPS = 0.6
+"""Share of the room for steps before their content."""
+
+Said = Callable[[Sequence[RunStep]], list[tuple[str, str]]]
+"""Returns what went into steps and what came out."""
 
 
 class _Brief(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -42,12 +51,15 @@ class _Brief(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     cost_usd: float | None = None
     decided: str = ""
     reasoning: str = ""
+    input: str = ""
+    """The last message or value that went in, maybe only its beginning."""
+    output: str = ""
     error: str = ""
     hidden: int = 0
     """Number of descendants not shown; request them with `?step=ID`."""
 
 
-def brief_of(analysis: Analysis, roots: Sequence[RunStep], *, budget: int) -> bytes:
+def brief_of(analysis: Analysis, roots: Sequence[RunStep], *, budget: int, said: Said) -> bytes:
     """Return the run, or the part below some steps, in at most `budget` bytes."""
     steps = list(walk(roots))
     order = sorted(steps, key=_urgency(analysis))
@@ -59,10 +71,30 @@ def brief_of(analysis: Analysis, roots: Sequence[RunStep], *, budget: int) -> by
         if room >= 0:
             break
     chosen: set[int] = set()
+    texts: dict[int, dict[str, str]] = {}
+    for share in (_FOR_STEPS, 1):
+        before, for_steps = set(chosen), round(room * share)
+        room -= for_steps - _choose(order, sizes, chosen, for_steps)
+        new = [step for step in order if id(step) in chosen - before][:_MAX_CONTENTS]
+        found, room = _fitting(new, said(new), room)
+        texts |= found
+    shown = [step for step in steps if id(step) in chosen]
+    hidden = _hidden(steps, chosen)
+    listed = [
+        msgspec.structs.replace(_brief(analysis, step, hidden[id(step)]), **texts.get(id(step), {}))
+        for step in shown
+    ]
+    return _encoded(analysis, head, listed, len(steps) - len(shown), budget)
+
+
+def _choose(order: Sequence[RunStep], sizes: dict[int, int], chosen: set[int], room: int) -> int:
+    """Add the most urgent steps that fit, with their ancestors; return the room that is left."""
     least = min(sizes.values(), default=0)
     for step in order:
         if room < least:
             break
+        if id(step) in chosen:
+            continue
         wanted: list[RunStep] = []
         cost = 0
         each: RunStep | None = step
@@ -73,10 +105,33 @@ def brief_of(analysis: Analysis, roots: Sequence[RunStep], *, budget: int) -> by
         if cost <= room:
             room -= cost
             chosen |= {id(other) for other in wanted}
-    shown = [step for step in steps if id(step) in chosen]
-    hidden = _hidden(steps, chosen)
-    listed = [_brief(analysis, step, hidden[id(step)]) for step in shown]
-    return _encoded(analysis, head, listed, len(steps) - len(shown), budget)
+    return room
+
+
+def _fitting(
+    steps: Sequence[RunStep], said: Sequence[tuple[str, str]], room: int
+) -> tuple[dict[int, dict[str, str]], int]:
+    """Return the texts of steps, each cut to its share of the room, and the room that is left."""
+    texts = [
+        (text, id(step), name)
+        for step, both in zip(steps, said, strict=True)
+        for name, text in zip(("input", "output"), both, strict=True)
+        if text
+    ]
+    # The first ones get a readable length; what short texts leave is for the long ones.
+    texts = sorted(texts[: max(1, room // _SHORT)], key=lambda each: len(each[0]))
+    found: dict[int, dict[str, str]] = {}
+    for number, (text, step_id, name) in enumerate(texts):
+        share = min(_LONGEST, max(_SHORT, room // (len(texts) - number)))
+        shown = _cut(text, share)
+        size = len(msgspec.json.encode({name: shown}))
+        if size > share:  # escaped characters take more bytes; the name and the mark some
+            shown = _cut(text, max(1, len(shown) * (share - 20) // size))
+            size = len(msgspec.json.encode({name: shown}))
+        if size <= room:
+            found.setdefault(step_id, {})[name] = shown
+            room -= size
+    return found, room
 
 
 def _encoded(
@@ -196,5 +251,5 @@ def _brief(analysis: Analysis, step: RunStep, hidden: int) -> _Brief:
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+def _cut(text: str, most: int = _SHORT) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -11,14 +11,12 @@ from tracereel.content import (
     Content,
     Message,
     ModelCallContent,
-    Part,
     ToolCallContent,
     ValueContent,
 )
-from tracereel_collector.query.fresh_ids import FreshIds, without_fresh
+from tracereel_collector.query.content.short import said, value_text
+from tracereel_collector.query.fresh_ids import FreshIds, fresh_pairs, without_fresh
 
-MAX_TEXT: Final = 2_000
-"""Characters of a message or value that are returned; all are compared."""
 MAX_CHANGES: Final = 500
 """Entries of a list of messages that are returned."""
 _MAX_CELLS: Final = 4_000_000
@@ -61,7 +59,7 @@ def _values(a: Any, b: Any, ids: FreshIds) -> Change | None:
     left, right = without_fresh(a), without_fresh(b)
     if left == right and ids.agree(a, b):
         return None
-    change: Change = {"a": _text(a), "b": _text(b)}
+    change: Change = {"a": value_text(a), "b": value_text(b), **_fresh(a, b)}
     if isinstance(left, dict) and isinstance(right, dict):
         change["keys"] = {
             "added": sorted(right.keys() - left.keys()),
@@ -71,13 +69,6 @@ def _values(a: Any, b: Any, ids: FreshIds) -> Change | None:
             ),
         }
     return change
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text[:MAX_TEXT]
 
 
 def _messages(a: Sequence[Message], b: Sequence[Message], ids: FreshIds) -> Change | None:
@@ -92,6 +83,12 @@ def _messages(a: Sequence[Message], b: Sequence[Message], ids: FreshIds) -> Chan
         "b": said(b[other]) if other is not None else None,
         "messages": list(_shown(changes, a, b))[:MAX_CHANGES],
     }
+
+
+def _fresh(a: Any, b: Any) -> Change:
+    """Return the ids of the first value that stand for those of the second."""
+    pairs = fresh_pairs(a, b)
+    return {"fresh": pairs} if pairs else {}
 
 
 Pair = tuple[int | None, int | None]
@@ -128,6 +125,11 @@ def _shown(
             "change": kind,
             "a": None if one is None else _about(a[one], one),
             "b": None if other is None else _about(b[other], other),
+            **(
+                {}
+                if one is None or other is None
+                else _fresh(_compared(a[one]), _compared(b[other]))
+            ),
         }
     if same is not None:
         yield same
@@ -135,19 +137,6 @@ def _shown(
 
 def _about(message: Message, at: int) -> dict[str, Any]:
     return {"at": at, "role": message.role, "text": said(message)}
-
-
-def said(message: Message) -> str:
-    """Return a message as text: what it says, and the calls and results in it."""
-    return "\n".join(filter(None, map(_said, message.parts)))[:MAX_TEXT]
-
-
-def _said(part: Part) -> str:
-    if part.type == "tool_call":
-        return f"{part.name or 'tool'}({_text(part.value) or ''})"
-    if part.value is not None:
-        return _text(part.value) or ""
-    return part.text or part.uri or (f"[{part.media_type or part.type}]" if part.data else "")
 
 
 def _aligned(a: Sequence[Message], b: Sequence[Message]) -> list[Pair]:

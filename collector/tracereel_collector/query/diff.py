@@ -14,7 +14,8 @@ import msgspec
 
 from tracereel.content import Content
 from tracereel_collector.query.content.many import contents_of
-from tracereel_collector.query.content_diff import MAX_TEXT, content_changes
+from tracereel_collector.query.content.short import MAX_TEXT
+from tracereel_collector.query.content_diff import content_changes
 from tracereel_collector.query.fresh_ids import without_fresh
 from tracereel_collector.query.replayable import ReplayableRun
 from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage

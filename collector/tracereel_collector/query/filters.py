@@ -89,7 +89,7 @@ RANGES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Conditions that one score of a run must meet together; empty fields match everything."""
+    """Conditions that one score of a run or a session must meet together; empty fields match everything."""
 
     names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Scored:
     """Maximum. Booleans count as 1 or 0; categories and notes have no number."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of `scored_runs.sql`."""
+        """Return the parameters of `scored_runs.sql` and `scored_sessions.sql`."""
         return {
             "score_names": list(self.names),
             "score_categories": list(self.categories),
@@ -106,6 +106,9 @@ class Scored:
             "min_score": -WIDEST if self.least is None else self.least,
             "max_score": WIDEST if self.most is None else self.most,
         }
+
+
+NOT_SCORED: Final = Scored()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,7 @@ class TraceFilters:
     most: dict[str, float] = field(default_factory=dict)
     attributes: tuple[tuple[str, str], ...] = ()
     text: str = ""
-    scored: Scored = Scored()
+    scored: Scored = NOT_SCORED
     decided: Decided = Decided()
 
 
@@ -265,13 +268,18 @@ def _add_attributes(made: FilterSql, attributes: Iterable[tuple[str, str]]) -> N
 
 
 def _add_scored(made: FilterSql, scored: Scored) -> None:
-    if scored == Scored():
+    if scored == NOT_SCORED:
         return
-    _few("score", scored.names)
-    _few("score_category", scored.categories)
+    check_scored(scored)
     # Few runs have scores, so this condition excludes most rows early.
     made.first = f"s.trace_id GLOBAL IN ({query('scored_runs')})"
     made.parameters |= scored.parameters()
+
+
+def check_scored(scored: Scored) -> None:
+    """Refuse too many names or categories of scores."""
+    _few("score", scored.names)
+    _few("score_category", scored.categories)
 
 
 def _add_decided(made: FilterSql, decided: Decided) -> None:

@@ -1,4 +1,4 @@
-"""Details of runs that a search found: executions, passages with the searched words, scores."""
+"""Details of runs and sessions that a search found: executions, passages, scores."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tracereel._redact.event_redaction import owner_key
 from tracereel_collector.query.filters import phrases_and_words, words_of
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.store.sql import query
@@ -46,15 +47,39 @@ def add_executions(store: StoreReader, tenant: str, runs: Sequence[Run], most: i
         run["executions"] = by_run[run["trace_id"]]
 
 
+class _SessionScore(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Row of `session_scores.sql`."""
+
+    session_key: str
+    name: str
+    value_type: str
+    number: float | None
+    category: str
+    comment: str
+
+
+def scores_of_sessions(
+    store: StoreReader, tenant: str, sessions: Sequence[str], most: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the newest scores of each session itself, by its id in the form that was given."""
+    keys = {name: owner_key(name) for name in sessions}
+    by_key: dict[str, list[dict[str, Any]]] = {key: [] for key in keys.values()}
+    if by_key:
+        given = {"tenant": tenant, "sessions": list(by_key), "most": most}
+        for row in read_rows(store, query("session_scores"), _SessionScore, **given):
+            by_key[row.session_key].append(
+                {"name": row.name, "value": _value(row), "comment": row.comment or None}
+            )
+    return {name: by_key[key] for name, key in keys.items()}
+
+
 def add_scores(store: StoreReader, tenant: str, runs: Sequence[Run], most: int) -> None:
     """Add the newest scores of each run and its steps."""
     by_run: dict[str, list[dict[str, Any]]] = {run["trace_id"]: [] for run in runs}
     if by_run:
         given = {"tenant": tenant, "runs": list(by_run), "most": most}
         for row in read_rows(store, query("run_scores"), _RunScore, **given):
-            values = {"boolean": bool(row.number), "categorical": row.category}
-            value = values.get(row.value_type, row.number)
-            score = {"name": row.name, "value": value, "of_step": row.of_step}
+            score = {"name": row.name, "value": _value(row), "of_step": row.of_step}
             by_run[row.trace_id].append(score)
     for run in runs:
         run["scores"] = by_run[run["trace_id"]]
@@ -96,6 +121,14 @@ def add_passages(
                 found[owners[trace]] = _on_one_line(passage)
     for run in runs:
         run["passage"] = found.get(run["trace_id"])
+
+
+def _value(row: _RunScore | _SessionScore) -> float | bool | str | None:
+    values: dict[str, float | bool | str | None] = {
+        "boolean": bool(row.number),
+        "categorical": row.category,
+    }
+    return values.get(row.value_type, row.number)
 
 
 def _on_one_line(passage: str) -> str:

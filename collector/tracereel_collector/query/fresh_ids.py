@@ -1,9 +1,8 @@
 """Ids and times that are new in every run, so that a comparison does not take them for differences."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
-
-import msgspec
 
 _FRESH: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:"
@@ -15,6 +14,8 @@ _FRESH: Final = re.compile(
     r")(?![0-9A-Za-z])"
 )
 """Ids of messages, calls and runs, UUIDs, and times with seconds; a day or an hour is content."""
+MAX_PAIRS: Final = 200
+"""Ids of one difference that are returned."""
 _TIMES: Final = frozenset({"created", "created_at", "timestamp", "completed_at", "started_at"})
 _EPOCH: Final = 1_000_000_000
 """Numbers above are times in seconds or finer units, if their name says so."""
@@ -53,6 +54,39 @@ class FreshIds:
         )
 
 
+def fresh_pairs(a: Any, b: Any) -> list[tuple[str, str]]:
+    """Return ids and times of one value with those of the other that they stand for.
+
+    Of each kind, if both have as many; readers put the first in place of the second.
+    """
+    left, right = (_by_kind(_found(value)) for value in (a, b))
+    pairs: dict[str, str] = {}
+    for kind in left:
+        if len(left[kind]) == len(right.get(kind, ())):
+            for one, other in zip(left[kind], right[kind], strict=True):
+                pairs.setdefault(other, one)
+    return [(one, other) for other, one in pairs.items() if one != other][:MAX_PAIRS]
+
+
+def _by_kind(found: Iterable[re.Match[str]]) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for each in found:
+        kinds.setdefault(each.lastgroup or "", []).append(each[0])
+    return kinds
+
+
 def _ids(value: Any) -> list[str]:
-    text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
-    return [found[0] for found in _FRESH.finditer(text) if found.lastgroup != "time"]
+    return [each[0] for each in _found(value) if each.lastgroup != "time"]
+
+
+def _found(value: Any) -> Iterator[re.Match[str]]:
+    """Yield ids and times in the texts of a value; objects by the order of their keys."""
+    if isinstance(value, str):
+        yield from _FRESH.finditer(value)
+    elif isinstance(value, dict):
+        for name in sorted(value, key=without_fresh):
+            yield from _FRESH.finditer(name)
+            yield from _found(value[name])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _found(each)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -10,8 +11,15 @@ import msgspec
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.chains import chains_of
+from tracereel_collector.query.run.order import time_of
 from tracereel_collector.query.run.outcomes import is_undecided, outcomes_of
-from tracereel_collector.query.run.positions import BEGINNING, Cursor, place_key
+from tracereel_collector.query.run.positions import (
+    BEFORE_SPANS,
+    BEGINNING,
+    Cursor,
+    place_key,
+    span_place,
+)
 from tracereel_collector.query.run.rows import (
     Counts,
     EventRow,
@@ -109,25 +117,24 @@ class ReplayQuery:
         events, spans, span_events, span_counts = self.reader.page(
             tenant, trace_ids, traces, after=after, limit=limit + 1, content=content
         )
-        # Spans are placed by their own clocks here: the rest of the tree is not read.
-        rows: list[EventRow | SpanRow | SpanEventRow] = [*events, *spans, *span_events]
-        merged = sorted(rows, key=_time_order)
         outcomes = self._outcomes(tenant, trace_ids, events)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
         given = {"tenant": tenant, "origin": counts.began}
-        for row in merged[:limit]:
+        merged = _merged(events, spans, span_events, after=after)
+        for row, time in merged[:limit]:
             if isinstance(row, SpanRow):
-                key = place_key(max(0, row.began), row.span_id)
-                cursor = Cursor(last.position, last.number, key)
+                cursor = Cursor(last.position, last.number, place_key(time, row.span_id))
                 entries.append(span_entry(row, cursor, **given))
             elif isinstance(row, SpanEventRow):
-                key = place_key(row.time, row.span_id, row.number)
+                key = place_key(time, row.span_id, row.number)
                 cursor = Cursor(last.position, last.number, key)
                 entries.append(span_event_entry(row, cursor, **given))
             else:
-                cursor = last = Cursor(row.hlc, row.sequence_number)
-                entries.append(event_entry(row, outcome=outcomes.get(row.event_id), **given))
+                last = Cursor(row.hlc, row.sequence_number)
+                cursor = Cursor(last.position, last.number, place_key(time, BEFORE_SPANS))
+                entry = event_entry(row, outcome=outcomes.get(row.event_id), **given)
+                entries.append(msgspec.structs.replace(entry, cursor=cursor))
         return Page(
             trace_id=trace_id,
             entries=entries,
@@ -212,13 +219,28 @@ class ReplayQuery:
         }
 
 
-def _time_order(row: EventRow | SpanRow | SpanEventRow) -> tuple[int, int, str, int]:
-    """Sort key of a row; at the same time, events precede spans, and spans their events."""
-    if isinstance(row, SpanRow):
-        return row.began, 1, row.span_id, 0
-    if isinstance(row, SpanEventRow):
-        return row.time, 1, row.span_id, row.number
-    return row.hlc, 0, "", row.sequence_number
+def _merged(
+    events: Sequence[EventRow],
+    spans: Sequence[SpanRow],
+    span_events: Sequence[SpanEventRow],
+    *,
+    after: Cursor,
+) -> list[tuple[EventRow | SpanRow | SpanEventRow, int]]:
+    """Return the rows of a page in order, with their times.
+
+    Events keep their causal order. An event may be numbered long after it happened, if its thread had to
+    wait, so spans are placed by the latest time of the events before them. They are placed by their own
+    clocks: the rest of the tree, which tells the clocks apart, is not read.
+    """
+    time = span_place(after)[0]
+    placed: list[tuple[tuple[int, int, int, str, int], EventRow | SpanRow | SpanEventRow]] = []
+    for row in events:
+        time = max(time, time_of(row))
+        placed.append(((time, 0, row.hlc, "", row.sequence_number), row))
+    placed += [((max(0, span.began), 1, 0, span.span_id, 0), span) for span in spans]
+    placed += [((mark.time, 1, 0, mark.span_id, mark.number), mark) for mark in span_events]
+    placed.sort(key=itemgetter(0))
+    return [(row, key[0]) for key, row in placed]
 
 
 def parse_cursor(text: str, *, name: str = "after") -> Cursor:

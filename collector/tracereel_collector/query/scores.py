@@ -1,10 +1,11 @@
-"""Scores of runs: list, and averages per agent."""
+"""Scores of runs and sessions: list, and averages per agent."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
+from tracereel._redact.event_redaction import owner_key
 from tracereel_collector.query.filters import WIDEST, words_of
 from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row
 from tracereel_collector.store.sql import query
@@ -19,6 +20,7 @@ class _ScoreRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     id: str
     trace_id: str
+    session_id: str
     span_id: str
     execution_id: str
     agent_name: str
@@ -56,6 +58,7 @@ class ScoreFilter:
     """Score filter; empty fields match everything."""
 
     trace_id: str = ""
+    session_id: str = ""
     name: str = ""
     agent: str = ""
     source: str = ""
@@ -71,6 +74,7 @@ class ScoreFilter:
         return {
             "tenant": tenant,
             "trace_id": self.trace_id,
+            "session_key": owner_key(self.session_id) if self.session_id else "",
             "name": self.name,
             "agent": self.agent,
             "source": self.source,

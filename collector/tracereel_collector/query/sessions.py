@@ -9,9 +9,10 @@ import msgspec
 from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.content.questions import Questions, Said
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
-from tracereel_collector.query.filters import COLUMNS
-from tracereel_collector.query.found_details import MAX_SCORES, add_scores
+from tracereel_collector.query.filters import COLUMNS, NOT_SCORED, Scored, check_scored
+from tracereel_collector.query.found_details import MAX_SCORES, add_scores, scores_of_sessions
 from tracereel_collector.query.run.timeline import stored_payload
 from tracereel_collector.query.search import Reach, Search
 from tracereel_collector.query.store_reader import StoreReader, read_rows, shown_row, usd
@@ -21,6 +22,8 @@ from tracereel_collector.store.sql import query
 
 MAX_SESSIONS = 500
 MAX_TURNS = 500
+MAX_SCORED = 10_000
+"""Maximum sessions that a filter by scores considers, the most recently scored."""
 MAX_STEPS = 20_000
 MAX_SESSION_EVENTS = 5_000
 """Maximum events of one page of a session."""
@@ -39,6 +42,7 @@ _NAMED = _RUNS_WHERE % (
     " AND arrayFirst(t -> startsWith(t, 'session:'), arraySort(tags)) IN {session_tags:Array(String)}"
 )
 """Conditions on whole runs, because the session tag may be in any of their hours."""
+_FAILED = ("failed", "cancelled")
 _LATEST = cursors.CursorPosition(value=2**63 - 1, name="\U0010ffff")
 
 
@@ -67,6 +71,8 @@ class _Session(
     nano_usd: int
     users: list[str]
     last_run: str
+    last_opened: str
+    answered: str
     opened: str
 
 
@@ -105,12 +111,21 @@ class Sessions:
 
     store: StoreReader
     search: Search
+    questions: Questions
 
     def list_document(
-        self, tenant: str, window: Window, *, user: str, limit: int, cursor: str | None
+        self,
+        tenant: str,
+        window: Window,
+        *,
+        user: str,
+        scored: Scored = NOT_SCORED,
+        scores: int = 0,
+        limit: int,
+        cursor: str | None,
     ) -> bytes:
-        """Return the sessions active in a window as JSON, most recent first."""
-        question = cursors.digest(["sessions", user])
+        """Return the sessions active in a window as JSON, most recent first, each with `scores`."""
+        question = cursors.digest(["sessions", user, msgspec.to_builtins(scored)])
         place = cursors.decode(cursor, question) if cursor else _LATEST
         reach = self.search.reach(tenant)
         asked: dict[str, Any] = {
@@ -121,15 +136,20 @@ class Sessions:
             "first_hour": hour_of(window.start or 0),
             "last_hour": hour_of(window.end if window.end is not None else 2**62),
         }
-        lately: list[str] = []
+        among: list[str] = []
+        if scored != NOT_SCORED:
+            check_scored(scored)
+            among = self._scored(tenant, scored)
+            if not among:
+                return msgspec.json.encode({"sessions": [], "next": None, "window": window.shown()})
         # With a user filter only that user's runs count, and linked spans may belong to other runs:
         # in both cases all runs must be read.
-        if not user and not reach.linked:
+        elif not user and not reach.linked:
             lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
-        if lately:
-            asked["session_tags"] = [f"session:{name}" for name in lately]
+            among = [f"session:{name}" for name in lately]
+        asked["session_tags"] = among
         fragments = {name: COLUMNS[name] for name in ("status", "errors", "tokens", "nano_usd")}
-        statement = reach.fill("sessions", first=_NAMED if lately else "", **fragments)
+        statement = reach.fill("sessions", first=_NAMED if among else "", **fragments)
         users = [f"user:{form[:MAX_TAG]}" for form in owner_forms(user)] if user else []
         given = {**asked, **reach.costs.parameters, "user_tags": users}
         rows = read_rows(self.store, statement, _Session, **given)
@@ -138,13 +158,25 @@ class Sessions:
             del rows[limit:]
             last = cursors.CursorPosition(value=rows[-1].last, name=rows[-1].session)
             following = cursors.encode(last, question)
+        sessions = [_shown(row) for row in rows]
+        if scores:
+            names = [row.session for row in rows]
+            given_scores = scores_of_sessions(self.store, tenant, names, scores)
+            for session in sessions:
+                session["scores"] = given_scores[session["session_id"]]
         return msgspec.json.encode(
             {
-                "sessions": [_shown(row) for row in rows],
+                "sessions": sessions,
                 "next": following,
                 "window": window.shown(),
             }
         )
+
+    def _scored(self, tenant: str, scored: Scored) -> list[str]:
+        """Return the tags of the sessions with a score that matches."""
+        given = {**scored.parameters(), "limit": MAX_SCORED}
+        rows = read_rows(self.store, query("scored_sessions"), tuple[str], tenant=tenant, **given)
+        return [f"session:{form[:MAX_TAG]}" for (name,) in rows for form in owner_forms(name)]
 
     def _lately(self, asked: dict[str, Any], reach: Reach, newest: int) -> list[str]:
         """Return a page of session names from a recent period; empty if too few."""
@@ -175,6 +207,8 @@ class Sessions:
         shown = dict(list(starts.items())[:MAX_TURNS])
         turns = self.search.by_ids(tenant, shown)
         add_scores(self.store, tenant, turns, MAX_SCORES)
+        silent = (turn for turn in turns if not turn["prompt"] and not turn["answer"])
+        said = self.questions.of(tenant, (turn["trace_id"] for turn in silent if turn["spans"]))
         steps = self._steps(tenant, turns)
         runs = [turn["trace_id"] for turn in turns]
         numbers = self._numbers(tenant, runs)
@@ -183,7 +217,12 @@ class Sessions:
             {
                 "session_id": session_id,
                 "users": sorted({turn["user_id"] for turn in turns if turn["user_id"]}),
-                "turns": [_turn(turn, steps, numbers) for turn in turns],
+                "scores": scores_of_sessions(self.store, tenant, [session_id], MAX_SCORES)[
+                    session_id
+                ],
+                "turns": [
+                    _turn(turn, steps, numbers, said.get(turn["trace_id"])) for turn in turns
+                ],
                 "total_events": sum(each.events for each in numbers.values()),
                 **({} if listed is None else {"events": listed}),
                 "truncated": len(starts) > MAX_TURNS or len(steps) == MAX_STEPS,
@@ -237,9 +276,10 @@ class Sessions:
 
 def _shown(row: _Session) -> dict[str, Any]:
     name, _, prompt = row.opened.partition("\t")
-    others = {"name": name or None, "first_prompt": prompt or None}
+    asked = row.last_opened.partition("\t")[2]
+    others = {"name": name or None, "first_prompt": prompt or None, "asked": asked or None}
     shown = shown_row(row, cost_usd=usd(row.nano_usd), **others)
-    for hidden in ("last", "nano_usd", "opened"):
+    for hidden in ("last", "nano_usd", "opened", "last_opened"):
         del shown[hidden]
     return shown
 
@@ -248,19 +288,25 @@ def _turn(
     run: dict[str, Any],
     steps: Sequence[_SessionStepRow],
     numbers: Mapping[str, _SessionNumbers],
+    from_spans: Said | None,
 ) -> dict[str, Any]:
     """Return a run as a turn: prompt, answer and the rounds in between."""
     here = {run["trace_id"], *run["otel_trace_ids"]}
     mine = [step for step in steps if step.trace_id in here]
-    answers = [step.answered for step in mine if step.kind == "answer" and step.answered]
-    said = [step for step in mine if step.kind == "model"]
-    prompt = run["prompt"] or next((step.asked for step in said if step.asked), None)
     place = numbers.get(run["trace_id"])
-    answer = answers or [step.answered for step in said if step.answered]
+    if from_spans is not None and (from_spans.asked or from_spans.answered):
+        prompt, answer = from_spans.asked, from_spans.answered
+    else:
+        answers = [step.answered for step in mine if step.kind == "answer" and step.answered]
+        said = [step.answered for step in mine if step.kind == "model" and step.answered]
+        prompt, answer = run["prompt"], next(reversed(answers or said), None)
+        if run["status"] in _FAILED and not run["answer"]:
+            # What a step inside of a failed run returned is not its answer.
+            answer = None
     return {
         **run,
         "prompt": prompt,
-        "answer": answer[-1] if answer else None,
+        "answer": answer,
         "first_session_sequence": place and place.first,
         "last_session_sequence": place and place.last,
         "rounds": rounds(mine),

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.budgeted_tree import brief_of
+from tracereel_collector.query.content.short import short_texts
 from tracereel_collector.query.run.analysis import Analysis, analyse
 from tracereel_collector.query.run.rows import RunReader, RunRows
 from tracereel_collector.query.run.serialize import ShownStep, moment, shown_chains, shown_step
@@ -78,7 +80,8 @@ class Traces:
         top = _step(analysis, step_id) if step_id is not None else None
         if budget is not None:
             roots = analysis.run.roots if top is None else [top]
-            return brief_of(analysis, roots, budget=budget)
+            said = partial(short_texts, self.reader, tenant)
+            return brief_of(analysis, roots, budget=budget, said=said)
         if top is not None:
             part = {"steps": listed(analysis, list(walk([top]))), "events": self._sent(tenant, top)}
             return msgspec.json.encode({**head_of(analysis), "step": top.id, **part})

@@ -8,6 +8,7 @@ Layout (`schema.sql`)
     held_bytes  undelivered and quarantined bytes by kind and tenant, updated in the same transactions
     counters    conservation counters, updated in the transaction that they count
     quarantine  records that the store refused for their content, with the reason
+    relays      outbox: bodies that another member of the group owns (`relays.sql`)
 
 Invariants
     1. `append` resolves after the commit is on disk (WAL, synchronous=FULL); appends share commits.
@@ -15,7 +16,7 @@ Invariants
        body and batch ids are AUTOINCREMENT, and tokens contain the queue's UUID.
     3. A sealed batch keeps its range and token on every retry, across restarts.
     4. received = rejected + appended;
-       appended = stored + duplicate + quarantined - retried + pending.
+       appended = stored + duplicate + quarantined - retried + relayed + pending.
     5. Everything is bounded: bytes waiting for a commit, bytes undelivered, delivered bodies kept.
 
 Failure

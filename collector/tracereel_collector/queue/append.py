@@ -122,6 +122,19 @@ class Appender:
             refused=refused,
         )
 
+    def add_seen(
+        self, connection: sqlite3.Connection, tenant: str, emitter: str, text: str, *, at: int
+    ) -> None:
+        """Add numbers that another ledger has seen."""
+        seen = self._seen_of(connection, tenant, emitter)
+        for first, last in Seen.parse(text).intervals:
+            seen.add(first, last)
+        connection.execute(
+            "INSERT INTO emitters VALUES (?, ?, ?, ?) ON CONFLICT (tenant, emitter_id) DO UPDATE"
+            " SET seen = excluded.seen, last_unix_nano = max(last_unix_nano, excluded.last_unix_nano)",
+            (tenant, emitter, seen.dump(), at),
+        )
+
     def _without_duplicates(self, connection: sqlite3.Connection, body: Body) -> Body | None:
         """Return the body without records seen before; None if no record is left."""
         emitters = {run.emitter_id for run in body.runs if run.emitter_id is not None}

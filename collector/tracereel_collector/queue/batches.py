@@ -3,7 +3,7 @@
 import sqlite3
 
 from tracereel_collector.model import Batch, Kind, Quarantined
-from tracereel_collector.queue import bodies, deleted, quarantine, sessions
+from tracereel_collector.queue import bodies, deleted, quarantine, relays, sessions
 from tracereel_collector.queue.append import DIGEST_SECONDS, count
 
 EMITTER_SECONDS = 180 * 24 * 3600
@@ -114,4 +114,5 @@ def forget_old(connection: sqlite3.Connection, *, now: int, retain_seconds: floa
         "DELETE FROM emitters WHERE last_unix_nano < ?", (now - EMITTER_SECONDS * _SECOND,)
     )
     sessions.forget_old(connection, now=now)
+    relays.forget_old(connection, now=now)
     deleted.forget_old(connection, now=now)

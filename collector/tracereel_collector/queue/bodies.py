@@ -62,13 +62,16 @@ class HeldBytes:
 
 def hold(
     connection: sqlite3.Connection,
-    kind: Kind,
+    kind: str,
     tenant: str,
     *,
     pending: int = 0,
     quarantined: int = 0,
 ) -> None:
-    """Add to the bytes that a tenant holds, within the current transaction."""
+    """Add to the bytes that a tenant holds, within the current transaction.
+
+    `kind` may also be the lane of an owner that bodies are relayed to.
+    """
     connection.execute(
         "INSERT INTO held_bytes VALUES (?, ?, ?, ?) ON CONFLICT (kind, tenant) DO UPDATE SET"
         " pending = pending + excluded.pending, quarantined = quarantined + excluded.quarantined",

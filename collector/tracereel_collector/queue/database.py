@@ -131,6 +131,9 @@ def _open(path: Path) -> sqlite3.Connection:
                 f" this version of tracereel reads {SCHEMA_VERSION}",
                 hint="start the version that wrote it, let it deliver everything, then change over",
             )
+        # Queues of versions without groups lack these tables.
+        relays = resources.files(__package__).joinpath("relays.sql").read_text()
+        connection.executescript(f"BEGIN; {relays} COMMIT;")
     except BaseException:
         connection.close()
         raise

@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,17 @@ from tracereel_collector.model import (
     Quarantined,
     QueuedBody,
     Receipt,
+    Relay,
     WaitingEvents,
 )
-from tracereel_collector.queue import batches, bodies, waiting
+from tracereel_collector.queue import batches, bodies, relays, waiting
 from tracereel_collector.queue.admission import Admission, QueueLimits
 from tracereel_collector.queue.append import REJECTED, Appender
 from tracereel_collector.queue.database import SharedReader, connect, open_or_set_aside
 from tracereel_collector.queue.erasure import QueueErasure
 from tracereel_collector.queue.following import QueueFollower
 from tracereel_collector.queue.free_pages import give_back
+from tracereel_collector.queue.membership import Membership
 from tracereel_collector.queue.quarantine import Quarantine
 from tracereel_collector.queue.rescue import take_over
 from tracereel_collector.queue.waiters import Sleepers
@@ -37,7 +39,7 @@ from tracereel_collector.telemetry import Pressure
 
 COUNTERS = (
     *("received", "rejected", "appended", "stored"),
-    *("duplicate", "quarantined", "retried", "dropped", "damaged"),
+    *("duplicate", "quarantined", "retried", "dropped", "damaged", "relayed", "from_peers"),
 )
 FORGET_EVERY_SECONDS = 1.0
 SHORTEN_SECONDS = 0.05
@@ -114,6 +116,12 @@ class DurableQueue:
             self._writer, self._reader, on_retried=self._appender.fresh.add
         )
         """Records that the store refused."""
+        self.outbox = relays.Outbox(self._writer, self._reader, now_unix_nano=self._steady)
+        """Bodies that belong to another member of the group."""
+        self.membership = Membership(
+            self._writer, self._reader, self._appender, self._steady, self.id
+        )
+        """Whether this queue's ledger may decide in its group."""
 
     def _own(self, path: Path) -> sqlite3.Connection:
         connection, self.damaged_files = open_or_set_aside(path)
@@ -124,6 +132,7 @@ class DurableQueue:
                 )
             connection.execute("BEGIN IMMEDIATE")
             bodies.measure(connection)
+            relays.measure(connection)
             connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
             connection.close()
@@ -148,12 +157,48 @@ class DurableQueue:
             ThrottledError: undelivered bytes, of all tenants or this one, are at their limit.
             QueueUnavailableError: the disk is full or the queue is closed.
         """
+        return self._admit(body, partial(self._appender.append, body=body))
+
+    def relay(
+        self, body: Body, *, owner: str, passed: str = "", is_awaited: bool = False
+    ) -> "Future[Receipt]":
+        """Put a body into the outbox for its owner; resolves and raises like `append`."""
+
+        def work(connection: sqlite3.Connection) -> Receipt:
+            # The owner process is woken as for any body of this kind.
+            self._appender.fresh.add(body.kind)
+            return relays.put(
+                connection, body=body, owner=owner, passed=passed, is_awaited=is_awaited
+            )
+
+        return self._admit(body, work)
+
+    def _admit(self, body: Body, work: Work) -> "Future[Receipt]":
         size, tenant, waiting = len(body.data), body.tenant, self._writer.waiting_bytes
         self._admission.check(size, waiting=waiting)
         self._admission.check_share(tenant, size, waiting=waiting)
-        appended = self._writer.submit(partial(self._appender.append, body=body), size=size)
+        appended = self._writer.submit(work, size=size)
         self._admission.follow(appended, tenant, size)
         return appended
+
+    def take(self, source: str, taken: Sequence[Relay]) -> "Future[list[Receipt | None]]":
+        """Append relays from another queue's outbox; None for those that were taken before.
+
+        A tenant's share was checked where they were acknowledged: one tenant must not hold up the
+        relays of the others.
+
+        Raises:
+            ThrottledError: undelivered bytes are at their limit.
+            QueueUnavailableError: the disk is full or the queue is closed.
+        """
+        size = sum(len(each.body.data) for each in taken)
+        self._admission.check(size, waiting=self._writer.waiting_bytes)
+        return self._writer.submit(
+            lambda connection: relays.take(
+                connection, self._appender, source=source, relays=taken, now=self._steady()
+            ),
+            size=size,
+        )
 
     @property
     def pending_bytes(self) -> int:
@@ -173,8 +218,8 @@ class DurableQueue:
 
     # Delivery
 
-    def wait_for_bytes(self, kind: Kind, at_least: int, *, timeout: float) -> int:
-        """Wait for enough unsealed bytes of a kind, for `hurry`, or for `timeout`."""
+    def wait_for_bytes(self, kind: str, at_least: int, *, timeout: float) -> int:
+        """Wait for enough unsealed bytes of a kind or a lane, for `hurry`, or for `timeout`."""
 
         def is_enough() -> bool:
             waiting = self._admission.held.unsealed.get(kind, 0)
@@ -277,9 +322,8 @@ class DurableQueue:
 
     def pressure(self) -> Pressure:
         """Return the delivery lag and the remaining capacity."""
-        oldest = min(
-            (row[0] for kind in Kind for row in self._read(bodies.OLDEST, kind)), default=None
-        )
+        arrivals = [row[0] for kind in Kind for row in self._read(bodies.OLDEST, kind)]
+        oldest = min(filter(None, (*arrivals, self.outbox.oldest_unix_nano())), default=None)
         return Pressure(
             oldest_seconds=0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e9),
             quarantined_bytes=self._admission.held.quarantined,

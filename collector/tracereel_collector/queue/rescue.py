@@ -1,6 +1,7 @@
 """Copy the readable contents of a damaged queue into a new one; count losses.
 
-Copied are undelivered bodies, quarantine, ledgers and counters. A damaged page costs only its rows.
+Copied are undelivered bodies, the outbox, quarantine, ledgers and counters. A damaged page costs only
+its rows.
 """
 
 import sqlite3
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tracereel_collector.model import Body, Kind
+from tracereel_collector.queue import relays
 from tracereel_collector.queue.append import Appender, count
 from tracereel_collector.queue.database import HIGHEST, PAGE_SIZE, rescued_mark
 from tracereel_collector.queue.ledger import is_ledger
@@ -55,6 +57,10 @@ def take_over(connection: sqlite3.Connection, appender: Appender, aside: Path, *
             "INSERT OR REPLACE INTO emitters VALUES (?, ?, ?, ?)",
             [row for row in _rows(damaged, emitters, "tttn") if is_ledger(row[2])],
         )
+        connection.executemany(
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+            _rows(damaged, "SELECT key, value FROM meta WHERE key='group'", "tt"),
+        )
         # In the same transaction: after a crash before the commit, the rescue starts again.
         connection.execute("INSERT INTO meta VALUES (?, 1)", (rescued_mark(aside),))
         connection.execute("COMMIT")
@@ -67,7 +73,8 @@ def _take_bodies(
     """Copy counters and undelivered bodies; count bodies that cannot be read as damaged."""
     # Unreadable counters are empty: counting then restarts from zero.
     counters = _rows(damaged, "SELECT name, kind, value FROM counters", "tkn")
-    signs = {"appended": 1, "stored": -1, "duplicate": -1, "quarantined": -1, "retried": 1}
+    gone = ("stored", "duplicate", "quarantined", "relayed")
+    signs = {"appended": 1, "retried": 1, **dict.fromkeys(gone, -1)}
     undelivered: Counter[str] = Counter()
     for name, kind, value in counters:
         undelivered[kind] += signs.get(name, 0) * value
@@ -96,10 +103,38 @@ def _take_bodies(
         )
         rescued += bool(appender.append(connection, body).appended)
         found[kind] += records
+    found += _take_relays(connection, damaged)
     for kind, lost in (undelivered - found).items():
         for name in ("received", "appended", "quarantined", "damaged"):
             count(connection, name, Kind(kind), lost)
     return rescued
+
+
+def _take_relays(connection: sqlite3.Connection, damaged: sqlite3.Connection) -> Counter[str]:
+    """Copy the outbox and the marks of others; return the records of relays by kind."""
+    found: Counter[str] = Counter()
+    columns = "owner, kind, tenant, records, received_unix_nano, head, is_awaited, data, checksum"
+    for *values, data, checksum in _one_by_one(damaged, "relays", columns, "tktnntnbn"):
+        if zlib.crc32(data) != checksum:
+            continue
+        owner, kind, tenant, records, received, head, is_awaited = values
+        relays.insert(
+            connection,
+            owner=owner,
+            kind=Kind(kind),
+            tenant=tenant,
+            records=records,
+            received_unix_nano=received,
+            head=head,
+            is_awaited=bool(is_awaited),
+            data=data,
+        )
+        found[kind] += records
+    marks = "SELECT source, last_id, last_unix_nano FROM relay_marks"
+    connection.executemany(
+        "INSERT OR REPLACE INTO relay_marks VALUES (?, ?, ?)", _rows(damaged, marks, "tnn")
+    )
+    return found
 
 
 def _mend_header(path: Path) -> None:

@@ -4,9 +4,10 @@ import threading
 
 import structlog
 
+from tracereel_collector.errors import CollectorError
 from tracereel_collector.queue import DurableQueue
+from tracereel_collector.startup.schema import prepare_schema
 from tracereel_collector.store.clickhouse import ClickHouseStore
-from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.prices import Price, load_prices
 
 log = structlog.get_logger(__name__)
@@ -21,26 +22,36 @@ class Preparation:
         self._prices = prices
         self._lock = threading.Lock()
         self._done = False
+        self.problem = "the store has not answered yet"
+        """Why the store cannot be used yet; empty once it is prepared."""
 
     def __call__(self) -> None:
         """Prepare the store.
 
         Raises:
-            StartupError: a newer version created the schema.
+            StartupError: the store refuses the schema, or has that of another version.
             StoreUnavailableError: the store is unavailable.
         """
         with self._lock:
             if self._done:
                 return
-            self._store.prepare()
-            applied = migrate(self._store)
-            self._queue.number_after(self._store.highest_number())
-            loaded = load_prices(self._store, self._prices)
-            if applied or loaded:
-                log.info(
-                    "store_prepared",
-                    migrations=len(applied),
-                    schema=applied[-1].number if applied else None,
-                    prices=len(self._prices) if loaded else 0,
-                )
+            try:
+                self._prepare()
+            except CollectorError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                self.problem = f"{error.message}{hint}"
+                raise
             self._done = True
+            self.problem = ""
+
+    def _prepare(self) -> None:
+        applied = prepare_schema(self._store)
+        self._queue.number_after(self._store.highest_number())
+        loaded = load_prices(self._store, self._prices)
+        if applied or loaded:
+            log.info(
+                "store_prepared",
+                migrations=len(applied),
+                schema=applied[-1].number if applied else None,
+                prices=len(self._prices) if loaded else 0,
+            )

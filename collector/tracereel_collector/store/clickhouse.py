@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,30 +23,20 @@ from tracereel_collector.errors import (
     UnknownRefusalError,
 )
 from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.store import settings as sent
 from tracereel_collector.store.bodies import canonical, messages_of_requests, rows_of_events
 from tracereel_collector.store.error_codes import (
+    ACCESS_DENIED,
     BAD_ARGUMENTS,
     DATA_ERRORS,
     INVALID_PROTOBUF,
     MEMORY_LIMIT,
     TEMPORARY_ERRORS,
+    UNFINISHED,
 )
 from tracereel_collector.store.otlp_types import LOGS_SCHEMA, METRICS_SCHEMA, TRACES_SCHEMA
 from tracereel_collector.store.sql import query
 
-_INSERT = {
-    "async_insert": 0,
-    # On a cluster the views write to distributed tables: wait until the shards have the rows.
-    "distributed_foreground_insert": 1,
-    "insert_deduplicate": 1,
-    "deduplicate_blocks_in_dependent_materialized_views": 1,
-    # A retried insert must be split into the same blocks, or deduplication fails.
-    "input_format_parallel_parsing": 0,
-    "max_insert_threads": 1,
-    "min_insert_block_size_rows": 0,
-    "min_insert_block_size_bytes": 0,
-}
-_PUT = {"async_insert": 0, "insert_deduplicate": 0}
 _NUMBERED = {
     Kind.EVENTS: ("agent_events", "sequence_number", "ingested_at"),
     Kind.SPANS: ("otel_spans", "SequenceNumber", "IngestedAt"),
@@ -55,11 +45,6 @@ _NUMBERED = {
 """Kinds with one row per record: table, number column, arrival column."""
 _LOOKED_UP = 4_000
 """Numbers per lookup: a server accepts parameters of up to 128 KiB."""
-_CHANGE = {
-    "mutations_sync": 2,
-    "distributed_foreground_insert": 1,
-    "distributed_product_mode": "global",
-}
 _PROTOBUF = {
     "format_schema_source": "string",
     "format_schema_message_name": "Body",
@@ -80,6 +65,8 @@ _OTLP = {
     Kind.METRICS: ("otlp_metrics_in", METRICS_SCHEMA),
 }
 """Tables that OTLP requests are inserted into, and their protobuf schemas."""
+DOORS = (*_LINES.values(), *(table for table, _ in _OTLP.values()))
+"""All tables that bodies are inserted into; views behind them fill the others."""
 
 # The driver logs serialisation errors with tracebacks that can contain recorded content.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
@@ -87,6 +74,10 @@ logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 
 class BadDataError(PermanentError, code="bad_data"):
     """ClickHouse refused an insert for its content; a smaller part may pass."""
+
+
+class MissingRightError(StoreUnavailableError):
+    """The user lacks a right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,43 +125,70 @@ class ClickHouseStore:
         query_memory_bytes: int,
         max_clients: int = 8,
     ) -> None:
-        self._address = address
+        self.address = address
+        self._limits = (query_seconds, query_memory_bytes, max_clients)
         self._read_settings = {
             "max_execution_time": int(query_seconds),
             "max_memory_usage": query_memory_bytes,
-            # On a cluster, subqueries must cover all shards too and run once.
-            "distributed_product_mode": "global",
+            **sent.READ,
         }
         self._timeout = query_seconds
         self._pool = NoRedirectPool(**get_pool_manager_options(maxsize=max_clients))
         self._idle: list[Client] = []
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(max_clients)
+        self._others: dict[StoreAddress, ClickHouseStore] = {}
+
+    def at(self, host: str, port: int) -> "ClickHouseStore":
+        """Return the store of another node, with the same database, user and limits."""
+        return self._other(replace(self.address, host=host, port=port))
+
+    def outside(self) -> "ClickHouseStore":
+        """Return the store of a database that every server has."""
+        return self._other(replace(self.address, database="default"))
+
+    def _other(self, address: StoreAddress) -> "ClickHouseStore":
+        if address == self.address:
+            return self
+        seconds, memory, clients = self._limits
+        with self._lock:
+            if address not in self._others:
+                self._others[address] = ClickHouseStore(
+                    address, query_seconds=seconds, query_memory_bytes=memory, max_clients=clients
+                )
+            return self._others[address]
 
     def prepare(self) -> None:
-        """Create the database; migrations create its contents."""
-        with self._client(database="default") as client:
-            client.command(
-                f"CREATE DATABASE IF NOT EXISTS `{self._address.database}` ENGINE = Atomic"
-            )
+        """Create the database unless it exists; migrations create its contents."""
+        there, name = self.outside(), self.address.database
+        if not there.rows("SELECT 1 FROM system.databases WHERE name = {name:String}", name=name):
+            there.command(f"CREATE DATABASE IF NOT EXISTS `{name}` ENGINE = Atomic")
 
     def close(self) -> None:
         """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
+            others, self._others = list(self._others.values()), {}
+        for other in others:
+            other.close()
         for client in idle:
             client.close()
         self._pool.clear()
 
     def command(self, statement: str) -> None:
-        """Run a statement without a result."""
+        """Run a statement without a result; return when it is done on all replicas."""
         with self._client() as client:
-            client.command(statement)
+            client.command(statement, settings=sent.DDL)
 
     def change(self, statement: str, parameters: Mapping[str, Any]) -> None:
-        """Run a bound statement that changes rows; return when it is applied."""
+        """Run a bound statement that changes rows; return when all replicas that are up applied it."""
         with self._client() as client:
-            client.command(statement, parameters=dict(parameters), settings=_CHANGE)
+            try:
+                client.command(statement, parameters=dict(parameters), settings=sent.CHANGE)
+            except DatabaseError as error:
+                # Keeper has the change: replicas that are away apply it when they are back.
+                if getattr(error, "code", None) != UNFINISHED:
+                    raise
 
     def put(
         self,
@@ -179,7 +197,7 @@ class ClickHouseStore:
         *,
         fmt: str,
         columns: Sequence[str] | None = None,
-        settings: Mapping[str, Any] = _PUT,
+        settings: Mapping[str, Any] = sent.PUT,
     ) -> None:
         """Insert rows; by default without deduplication."""
         with self._client() as client:
@@ -221,7 +239,7 @@ class ClickHouseStore:
             StoreUnavailableError: retry with the same bodies and token.
             UnknownRefusalError: the same, but if it persists, the content may be the cause.
         """
-        settings: dict[str, Any] = {**_INSERT, "insert_deduplication_token": token}
+        settings: dict[str, Any] = {**sent.INSERT, "insert_deduplication_token": token}
         if kind in _LINES:
             self.put(_LINES[kind], rows_of_events(bodies), fmt="RowBinary", settings=settings)
             return
@@ -247,7 +265,11 @@ class ClickHouseStore:
         stored = self._stored_numbers(kind, bodies, [body.first_sequence_number for body in bodies])
         if stored is None:
             return []
-        return [body for body in bodies if body.first_sequence_number not in stored]
+        return [
+            body
+            for body in bodies
+            if (body.first_sequence_number, body.received_unix_nano) not in stored
+        ]
 
     def without_stored(self, kind: Kind, bodies: Sequence[QueuedBody]) -> list[QueuedBody]:
         """Return the bodies whose first or last record is not stored; all if that is unknown.
@@ -263,13 +285,15 @@ class ClickHouseStore:
         if stored is None:
             return list(bodies)
         return [
-            body for body, both in zip(bodies, ends, strict=True) if not stored.issuperset(both)
+            body
+            for body, both in zip(bodies, ends, strict=True)
+            if not stored.issuperset((number, body.received_unix_nano) for number in both)
         ]
 
     def _stored_numbers(
         self, kind: Kind, bodies: Sequence[QueuedBody], numbers: Sequence[int]
-    ) -> set[int] | None:
-        """Return which sequence numbers of the bodies are stored; None if it cannot be known."""
+    ) -> set[tuple[int, int]] | None:
+        """Return the stored numbers of the bodies with their arrival; None if it cannot be known."""
         if kind not in _NUMBERED or not bodies:
             return None
         table, number, arrival = _NUMBERED[kind]
@@ -277,7 +301,7 @@ class ClickHouseStore:
             # Replicas commit a token and its part in one transaction, and the queried one may lag.
             return None
         arrived = [body.received_unix_nano for body in bodies]
-        stored: set[int] = set()
+        stored: set[tuple[int, int]] = set()
         for begin in range(0, len(numbers), _LOOKED_UP):
             found = self.rows(
                 query("stored_bodies"),
@@ -288,23 +312,23 @@ class ClickHouseStore:
                 last=max(arrived),
                 numbers=list(numbers[begin : begin + _LOOKED_UP]),
             )
-            stored.update(int(row[0]) for row in found)
+            stored.update((int(of), int(at)) for of, at in found)
         return stored
 
     @contextmanager
-    def _client(self, database: str | None = None) -> Iterator[Client]:
+    def _client(self) -> Iterator[Client]:
         if not self._slots.acquire(timeout=self._timeout):
             raise StoreUnavailableError("too many queries run at once")
         client = None
         sound = False
         try:
             with self._lock:
-                client = self._idle.pop() if self._idle and database is None else None
-            client = client or self._connect(database or self._address.database)
+                client = self._idle.pop() if self._idle else None
+            client = client or self._connect()
             yield client
-            sound = database is None
+            sound = True
         except DatabaseError as error:
-            sound = database is None
+            sound = True
             raise _translate(error) from error
         except (ClickHouseError, HTTPError, OSError) as error:
             raise StoreUnavailableError(f"the store does not answer: {_brief(error)}") from error
@@ -316,14 +340,14 @@ class ClickHouseStore:
                 client.close()
             self._slots.release()
 
-    def _connect(self, database: str) -> Client:
-        address = self._address
+    def _connect(self) -> Client:
+        address = self.address
         return clickhouse_connect.get_client(
             host=address.host,
             port=address.port,
             username=address.username,
             password=address.password,
-            database=database,
+            database=address.database,
             secure=address.secure,
             compress=False,
             connect_timeout=10,
@@ -360,6 +384,8 @@ def _translate(error: DatabaseError) -> Exception:
         return TooMuchAtOnceError(f"ClickHouse code {code}: {_brief(error)}")
     if code in DATA_ERRORS or (code == BAD_ARGUMENTS and INVALID_PROTOBUF in str(error)):
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
+    if code in ACCESS_DENIED:
+        return MissingRightError(f"ClickHouse code {code}: {_brief(error)}")
     if code in TEMPORARY_ERRORS:
         return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
     return UnknownRefusalError(f"ClickHouse code {code}: {_brief(error)}")

@@ -1,91 +1,128 @@
-"""Cluster form of the schema: replicated tables on every shard, distributed tables over them.
+"""Nodes of a cluster: found in `system.clusters`, reached over HTTP, remembered in the database."""
 
-A table `t` becomes `t_local`, replicated within its shard, and `t`, distributed over the shards by
-trace, so that a run is read from one shard. `Null` tables and their views exist on every node: the
-node that receives an insert decodes it and distributes the rows by trace. A view that reads a table
-reads the local part of its shard.
-"""
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-import re
+import msgspec
 
 from tracereel_collector.errors import StartupError
-from tracereel_collector.store.sql import migrations, without_comments
+from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.sql import query
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CREATE = re.compile(r"CREATE (?P<what>TABLE|VIEW|MATERIALIZED VIEW) (?P<name>\w+)")
-_MERGE_TREE = re.compile(r"ENGINE\s*=\s*(?P<family>\w*MergeTree)(?:\s*\((?P<args>[^()]*)\))?")
-_SHARD_COLUMNS = ("conversation", "trace_id", "TraceId", "emitter_id")
-"""Sharding columns, the first that a table has: related rows share a shard."""
-WINDOW_SECONDS = 28 * 24 * 3600
-"""Time for which replicas remember tokens; a batch delayed longer could be stored twice."""
-# Non-replicated tables limit tokens by number only; replicated ones also by age, by default an hour.
-_WINDOW = (
-    "non_replicated_deduplication_window =",
-    f"replicated_deduplication_window_seconds = {WINDOW_SECONDS}, replicated_deduplication_window =",
-)
+_Member = tuple[int, int, str, int, int]
+_Remembered = tuple[str, list[tuple[int, int, str, int]]]
 
 
-def cluster_schema(*, cluster: str, database: str) -> list[str]:
-    """Return the statements that create the schema on a cluster, in order; all are repeatable."""
-    for name in (cluster, database):
-        if not _NAME.fullmatch(name):
-            raise StartupError(f"{name!r} is not a name; expected letters, digits and underscores")
-    made = [f"CREATE DATABASE IF NOT EXISTS {database} ON CLUSTER {cluster}"]
-    sharded: set[str] = set()
-    for migration in migrations():
-        for statement in migration.statements:
-            made += _on_cluster(without_comments(statement), cluster, database, sharded)
-    return made
+@dataclass(frozen=True, slots=True)
+class Node:
+    """ClickHouse server that holds a replica of a shard; a single server is shard 1, replica 1."""
+
+    shard: int
+    replica: int
+    store: ClickHouseStore
+
+    @property
+    def address(self) -> str:
+        """Host and HTTP port."""
+        return f"{self.store.address.host}:{self.store.address.port}"
 
 
-def _on_cluster(statement: str, cluster: str, database: str, sharded: set[str]) -> list[str]:
-    created = _CREATE.match(statement)
-    if created is None:
+@dataclass(frozen=True, slots=True)
+class RememberedCluster:
+    """Cluster that a database is spread over."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+
+def clusters_here(store: ClickHouseStore) -> list[str]:
+    """Return the clusters of several nodes that the server is configured as a node of."""
+    return [name for (name,) in store.outside().rows(query("clusters_here"))]
+
+
+def remembered_cluster(store: ClickHouseStore) -> RememberedCluster | None:
+    """Return the cluster that an existing database was made for; None on a single server."""
+    if not store.rows(query("tables_there"), names=["schema_cluster"]):
+        return None
+    answer = store.select(query("schema_cluster"), {}, fmt="JSONCompactEachRow")
+    for name, nodes in msgspec.json.Decoder(_Remembered).decode_lines(answer):
+        found = [Node(shard, replica, store.at(host, port)) for shard, replica, host, port in nodes]
+        return RememberedCluster(name, tuple(found))
+    return None
+
+
+def remember_cluster(nodes: Sequence[Node], cluster: str) -> None:
+    """Write down on every node what cluster the database is spread over."""
+    row = [
+        cluster,
+        [
+            (each.shard, each.replica, each.store.address.host, each.store.address.port)
+            for each in nodes
+        ],
+    ]
+    for node in nodes:
+        node.store.command(query("create_schema_cluster"))
+        answer = node.store.select(query("schema_cluster"), {}, fmt="JSONCompactEachRow")
+        if msgspec.json.Decoder().decode_lines(answer) != [msgspec.to_builtins(row)]:
+            node.store.put(
+                "schema_cluster",
+                msgspec.json.encode(row),
+                fmt="JSONCompactEachRow",
+                columns=["cluster", "nodes"],
+            )
+
+
+def find_nodes(store: ClickHouseStore, cluster: str, addresses: Iterable[str] = ()) -> list[Node]:
+    """Return all nodes of a cluster, by default under the HTTP port of the given store.
+
+    Raises:
+        StartupError: there is no such cluster, or the addresses are not those of its nodes.
+        StoreUnavailableError: a node does not answer.
+    """
+    members = _members(store, cluster)
+    if not members:
         raise StartupError(
-            f"a migration begins with what no cluster form is known for: {statement[:60]!r}"
+            f"the server knows no cluster {cluster!r}",
+            hint="name one of remote_servers in its configuration",
         )
-    name, rest = created["name"], statement[created.end() :]
-    head = f"CREATE {created['what']} IF NOT EXISTS {database}."
-    on = f" ON CLUSTER {cluster}"
-    engine = _MERGE_TREE.search(rest)
-    if created["what"] == "TABLE" and engine is not None:
-        sharded.add(name)
-        key = next(
-            (f"cityHash64({column})" for column in _SHARD_COLUMNS if f"\n    {column} " in rest),
-            "rand()",
+    given = [_host_and_port(each) for each in addresses]
+    places = given or list(
+        dict.fromkeys((host, store.address.port) for _, _, host, _, _ in members)
+    )
+    found: dict[tuple[int, int], Node] = {}
+    for host, port in places:
+        node = store.at(host, port)
+        here = [each for each in _members(node, cluster) if each[4]]
+        if len(here) != 1:
+            raise StartupError(
+                f"{host}:{port} is {len(here)} nodes of the cluster {cluster!r}; expected one",
+                hint="name the HTTP address of every node with --nodes host:port,host:port",
+            )
+        found[here[0][:2]] = Node(*here[0][:2], node)
+    if missing := [each for each in members if each[:2] not in found]:
+        shard, replica, host, port, _ = missing[0]
+        raise StartupError(
+            f"no HTTP address is known of shard {shard}, replica {replica} ({host}:{port})",
+            hint="name the HTTP address of every node with --nodes host:port,host:port",
         )
-        local = rest[: engine.start()] + _replicated(engine, name) + rest[engine.end() :]
-        spread = f"ENGINE = Distributed({cluster}, {database}, {name}_local, {key})"
-        return [
-            f"{head}{name}_local{on}{local.replace(*_WINDOW)}",
-            f"{head}{name}{on} AS {database}.{name}_local {spread}",
-        ]
-    if created["what"] == "MATERIALIZED VIEW":
-        rest = _qualified_view(rest, database, sharded)
-    elif created["what"] == "VIEW":
-        rest = _qualified(rest, database, sharded, suffix="")
-    return [f"{head}{name}{on}{rest}"]
+    return [found[place] for place in sorted(found)]
 
 
-def _replicated(engine: "re.Match[str]", name: str) -> str:
-    """Return the replicated engine: path and replica, then the engine's own arguments."""
-    path = f"'/clickhouse/tables/{{shard}}/{{database}}/{name}_local', '{{replica}}'"
-    more = f", {engine['args']}" if engine["args"] else ""
-    return f"ENGINE = Replicated{engine['family']}({path}{more})"
+def has_schema(store: ClickHouseStore) -> bool:
+    """Return whether the database was made by a tracereel; False if it does not exist."""
+    database = store.address.database
+    return bool(store.outside().rows(query("has_schema"), database=database))
 
 
-def _qualified_view(rest: str, database: str, sharded: set[str]) -> str:
-    """Qualify a view. On a `Null` table it writes to all shards, on a table to the local part."""
-    target = re.match(r"\s+TO (\w+)", rest)
-    if target is None:
-        raise StartupError("a materialized view without TO has no form for a cluster")
-    body = rest[target.end() :]
-    reads_table = any(re.search(rf"\b(FROM|JOIN)\s+{name}\b", body) for name in sharded)
-    suffix = "_local" if reads_table else ""
-    return f" TO {database}.{target[1]}{suffix}{_qualified(body, database, sharded, suffix=suffix)}"
+def _members(store: ClickHouseStore, cluster: str) -> list[_Member]:
+    answer = store.outside().select(
+        query("cluster_members"), {"cluster": cluster}, fmt="JSONCompactEachRow"
+    )
+    return msgspec.json.Decoder(_Member).decode_lines(answer)
 
 
-def _qualified(text: str, database: str, sharded: set[str], *, suffix: str) -> str:
-    for name in sharded:
-        text = re.sub(rf"\b(FROM|JOIN)(\s+){name}\b", rf"\1\2{database}.{name}{suffix}", text)
-    return re.sub(r"\b(FROM|JOIN)(\s+)(\w+_in)\b", rf"\1\2{database}.\3", text)
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, separator, port = text.strip().removeprefix("http://").rpartition(":")
+    if not separator or not host or not port.isdecimal():
+        raise StartupError(f"{text!r} is not an address of a node; expected host:port")
+    return host.strip("[]"), int(port)

@@ -1,7 +1,8 @@
 """Copy of one store into another, partition by partition, so that it can be resumed.
 
 A partition is written into a temporary table, counted there, and replaces the target's partition in
-one step: views on the table are not triggered, and rows of earlier attempts are removed.
+one step: views on the table are not triggered, and rows of earlier attempts are removed. On a cluster
+the temporary table is replicated in each shard, and another one distributes the rows over the shards.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,19 +12,22 @@ from typing import Final
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.runtime import failpoints
 from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.layout import SERVER
 from tracereel_collector.store.migrate import migrate
-from tracereel_collector.store.sql import MERGE_TREE_SETTINGS, query
+from tracereel_collector.store.shards import Shards
+from tracereel_collector.store.sql import query
 from tracereel_collector.store.tables import Table, count, count_all, stored_tables, wrong_counts
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
 TEMPORARY_PREFIX: Final = "copy_of_"
+_SPREAD_PREFIX: Final = "copy_to_"
 NOTES: Final = "store_copies"
-_NOT_COPIED: Final = frozenset({"schema_migrations", NOTES})
+_NOT_COPIED: Final = frozenset({"schema_cluster", "schema_migrations", NOTES})
 _MAY_HAVE_ROWS: Final = _NOT_COPIED | {"model_prices", "retention_rules"}
 _CREATE_NOTES: Final = f"""CREATE TABLE IF NOT EXISTS {NOTES}
 (source String, what String, partition String, rows UInt64, at DateTime64(6) DEFAULT now64(6))
 ENGINE = MergeTree ORDER BY (source, what, partition)
-SETTINGS {MERGE_TREE_SETTINGS}"""
+SETTINGS {SERVER.table_settings}"""
 _BEGUN: Final = "(begun)"
 _FINISHED: Final = "(finished)"
 
@@ -40,11 +44,12 @@ class _CopyPart:
 
 
 class StoreCopy:
-    """Copies a store that does not change into another that has no other writer."""
+    """Copies a store that does not change into another that has the schema and no other writer."""
 
     def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Progress) -> None:
         self._source = source
         self._target = target
+        self._shards = Shards.of(target)
         self._tell = tell
         self._done = 0
         self._total = 0
@@ -60,15 +65,13 @@ class StoreCopy:
             StoreUnavailableError: a store is unavailable or counts differ; run again to resume.
         """
         migrate(self._source)
-        self._target.prepare()
-        migrate(self._target)
         self._target.command(_CREATE_NOTES)
         notes = self._notes()
         tables = [each for each in stored_tables(self._source) if each.name not in _NOT_COPIED]
         if (_FINISHED, "") in notes:
             return self._compared()
         if (_BEGUN, "") not in notes:
-            self._refuse_foreign_rows({table.name for table in tables})
+            self._refuse_foreign_rows()
             self._note(_BEGUN)
         # Merges would replace parts before they are read.
         self._source.command("SYSTEM STOP MERGES")
@@ -100,12 +103,14 @@ class StoreCopy:
                     f"{there} rows of {table.name} have come to the target from elsewhere",
                     hint="start no collector on it before the copy is finished",
                 )
-            self._target.command(f"DROP TABLE IF EXISTS `{temporary}` SYNC")
-            self._target.command(f"CREATE TABLE `{temporary}` AS `{table.name}`")
+            into = self._make(temporary, table.name)
             for part in mine:
-                self._copy_part(table.name, part, columns, into=temporary)
+                self._copy_part(table.name, part, columns, into=into)
             copy = Table(temporary, table.engine, table.partition_key)
-            arrived = count(self._target, copy, partition)
+            for each in self._shards.replicas if self._shards.are_several else ():
+                each.command(f"SYSTEM SYNC REPLICA `{temporary}`")
+            arrivals = [count(each, copy, partition) for each in self._shards.one_of_each()]
+            arrived = sum(arrivals)
             if arrived != rows:
                 raise StoreUnavailableError(
                     f"{table.name}, partition {partition}: {rows} rows were read and {arrived} arrived",
@@ -113,11 +118,35 @@ class StoreCopy:
                 )
             # The note comes first: a partition without a note counts as foreign.
             self._note(table.name, partition, rows)
-            self._target.command(
-                f"ALTER TABLE `{table.name}` REPLACE PARTITION ID '{partition}' FROM `{temporary}`"
-            )
+            kept = self._shards.kept(table.name)
+            for each, came in zip(self._shards.one_of_each(), arrivals, strict=True):
+                # An empty partition is refused as a replacement.
+                put = f"REPLACE PARTITION ID '{partition}' FROM `{temporary}`"
+                drop = f"DROP PARTITION ID '{partition}'"
+                each.command(f"ALTER TABLE `{kept}` {put if came else drop}")
             failpoints.here("partition_copied")
-        self._target.command(f"DROP TABLE IF EXISTS `{temporary}` SYNC")
+        self._drop(temporary, table.name)
+
+    def _make(self, temporary: str, name: str) -> str:
+        """Make the temporary tables, empty; return the one that rows are written into."""
+        self._drop(temporary, name)
+        kept = self._shards.kept(name)
+        engine = _definition(self._target, kept)
+        for each in self._shards.replicas:
+            # Replicas have a place in Keeper, whose last part is the table's name.
+            place = engine.replace(f"/{kept}'", f"/{temporary}'")
+            each.command(f"CREATE TABLE `{temporary}` AS `{kept}` ENGINE = {place}")
+        if not self._shards.are_several:
+            return temporary
+        into = f"{_SPREAD_PREFIX}{name}"
+        spread = _definition(self._target, name).replace(f"'{kept}'", f"'{temporary}'")
+        self._target.command(f"CREATE TABLE `{into}` AS `{name}` ENGINE = {spread}")
+        return into
+
+    def _drop(self, temporary: str, name: str) -> None:
+        self._target.command(f"DROP TABLE IF EXISTS `{_SPREAD_PREFIX}{name}` SYNC")
+        for each in self._shards.replicas:
+            each.command(f"DROP TABLE IF EXISTS `{temporary}` SYNC")
 
     def _copy_part(self, table: str, part: _CopyPart, columns: list[str], *, into: str) -> None:
         """Copy a part in slices that fit into memory and into one request."""
@@ -151,13 +180,8 @@ class StoreCopy:
             )
         return both
 
-    def _refuse_foreign_rows(self, names: set[str]) -> None:
+    def _refuse_foreign_rows(self) -> None:
         there = count_all(self._target)
-        if missing := sorted(names - there.keys()):
-            raise StartupError(
-                f"the target does not keep {missing[0]} in a table of its own: is it a cluster?",
-                hint="copy into one server; docs/growing.md tells how to go on from there",
-            )
         filled = sorted(name for name in there if there[name] and name not in _MAY_HAVE_ROWS)
         if filled:
             raise StartupError(
@@ -183,6 +207,11 @@ class StoreCopy:
     def _advance(self, rows: int) -> None:
         self._done += rows
         self._tell(self._done, self._total)
+
+
+def _definition(store: ClickHouseStore, table: str) -> str:
+    """Return a table's engine with its arguments, keys and settings."""
+    return store.select(query("table_definition"), {"table": table}, fmt="RawBLOB").decode()
 
 
 def _slices(part: _CopyPart) -> Iterator[tuple[int, int]]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from tracereel._redact.event_redaction import owner_forms
+from tracereel._redact.event_redaction import owner_forms, owner_key
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.rollup_agents import SUBTRACT
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tables import Shards
 
 MAX_TRACES = 5_000
 """Runs per statement; a user with more is deleted in several statements."""
@@ -79,46 +79,67 @@ def spans_of_user(store: ClickHouseStore, tenant: str, user_id: str) -> RunsToDe
 
 def count_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     """Return the number of rows of the runs by table, without empty tables."""
-    return {table: rows for table, _, _, rows in _counted(store, runs)}
+    return {table: rows for table, _, rows in _counted(store, Shards.of(store), runs)}
 
 
 def delete_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     """Delete the rows of the runs; return their number by table."""
-    counted = _counted(store, runs)
-    for table, changed, where, _ in counted:
+    shards = Shards.of(store)
+    counted = _counted(store, shards, runs)
+    _forget_sessions(store, shards, runs)
+    for table, where, _ in counted:
         if table in SUBTRACT:
             # Directly before the delete: a repeated deletion then finds no rows to subtract again.
             store.change(SUBTRACT[table], runs.parameters())
-        store.change(f"ALTER TABLE {changed} DELETE WHERE {where}", runs.parameters())
+        shards.alter(table, f"DELETE WHERE {where}", runs.parameters())
     # Unconditional, because an earlier deletion may have been interrupted here.
-    _forget_names(store, runs.tenant)
-    return {table: rows for table, _, _, rows in counted}
+    _forget_names(store, shards, runs.tenant)
+    return {table: rows for table, _, rows in counted}
 
 
-def _counted(store: ClickHouseStore, runs: RunsToDelete) -> list[tuple[str, str, str, int]]:
-    """Return the tables with rows of the runs: name, name for ALTER, condition, number of rows."""
-    shards = Shards.of(store)
+def unfinished(store: ClickHouseStore) -> list[str]:
+    """Return the replicas of a cluster that still have deleted rows, or are away."""
+    return Shards.of(store).unfinished()
+
+
+def _counted(
+    store: ClickHouseStore, shards: Shards, runs: RunsToDelete
+) -> list[tuple[str, str, int]]:
+    """Return the tables with rows of the runs: name, condition, number of rows."""
     found = []
     for kept, tenant, trace, spans in store.rows(query("deletable_tables")):
         name, where = shards.name(kept), _where(tenant, trace, spans == "1")
         counting = f"SELECT count() FROM `{name}` WHERE {where}"
         if rows := int(store.select(counting, runs.parameters(), fmt="TabSeparated")):
-            found.append((name, shards.changed(name), where, rows))
+            found.append((name, where, rows))
     return found
 
 
-def _forget_names(store: ClickHouseStore, tenant: str) -> None:
+def _forget_sessions(store: ClickHouseStore, shards: Shards, runs: RunsToDelete) -> None:
+    """Delete the scores of sessions that have no other runs than these."""
+    tenant, ids = runs.tenant, runs.parameters()["ids"]
+    sessions = _names(store, "sessions_of_runs", tenant=tenant, ids=ids)
+    left = _names(store, "sessions_with_runs", tenant=tenant, ids=ids, sessions=sessions)
+    if keys := sorted({owner_key(name) for name in {*sessions} - {*left}}):
+        shards.alter(
+            "score_tellings",
+            "DELETE WHERE tenant = {tenant:String} AND trace_id = ''"
+            " AND session_key IN {keys:Array(String)}",
+            {"tenant": tenant, "keys": keys},
+        )
+
+
+def _forget_names(store: ClickHouseStore, shards: Shards, tenant: str) -> None:
     """Delete names of spans and agents that no row uses any more.
 
     They are selected first: a mutation of a replicated table must not contain a subquery.
     """
-    shards = Shards.of(store)
 
     def forget(table: str, column: str, owner: str, names: list[str]) -> None:
         if names:
-            store.change(
-                f"ALTER TABLE {shards.changed(table)} DELETE"
-                f" WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
+            shards.alter(
+                table,
+                f"DELETE WHERE {owner} = {{tenant:String}} AND {column} IN {{names:Array(String)}}",
                 {"tenant": tenant, "names": names},
             )
 

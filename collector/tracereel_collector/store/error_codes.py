@@ -11,6 +11,12 @@ MEMORY_LIMIT: Final = 241
 BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
 """Ambiguous code, and the message that identifies bad data."""
 
+ACCESS_DENIED: Final = frozenset({164, 497})
+"""The user or its profile may not do this; retried as if temporary, for an operator can mend it."""
+
+UNFINISHED: Final = 341
+"""A change is recorded, but some replicas are away or slow."""
+
 TEMPORARY_ERRORS: Final = {
     60: "UNKNOWN_TABLE",
     74: "CANNOT_READ_FROM_FILE_DESCRIPTOR",
@@ -42,7 +48,7 @@ TEMPORARY_ERRORS: Final = {
     286: "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
     289: "REPLICA_IS_NOT_IN_QUORUM",
     319: "UNKNOWN_STATUS_OF_INSERT",
-    341: "UNFINISHED",
+    UNFINISHED: "UNFINISHED",
     369: "ALL_REPLICAS_ARE_STALE",
     394: "QUERY_WAS_CANCELLED",
     415: "ALL_REPLICAS_LOST",

@@ -1,81 +1,178 @@
-"""Migration of a store to this version's schema: each file once, in order."""
+"""Migration of a store to this version's schema: each file once on every node, in order.
 
-import re
-from collections.abc import Sequence
+While views change, the tables that bodies are inserted into are detached on every node: an insert then
+fails and is repeated later, instead of passing views that are away. `DETACH … SYNC` waits for inserts
+that have begun.
+"""
 
-from tracereel_collector.errors import StartupError
-from tracereel_collector.store.clickhouse import ClickHouseStore
-from tracereel_collector.store.sql import Migration, migrations
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-_CHANGED_VIEW = re.compile(r"(?m)^ALTER TABLE (\w+) MODIFY QUERY\b")
-_CREATE = """CREATE TABLE IF NOT EXISTS schema_migrations
-(number UInt32, name String, checksum String, applied_at DateTime DEFAULT now())
-ENGINE = MergeTree ORDER BY number
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"""
+from tracereel_collector.errors import (
+    PermanentError,
+    StartupError,
+    UnknownRefusalError,
+)
+from tracereel_collector.store.clickhouse import DOORS, ClickHouseStore, MissingRightError
+from tracereel_collector.store.cluster import Node
+from tracereel_collector.store.sql import Migration, migrations, query, without_comments
+
+OLDEST: Final = (26, 3)
+"""Oldest ClickHouse that has what the schema and its inserts need. See docs/adr/020."""
+_MAKES_DOORS: Final = "doors"
+_OF_ROWS: Final = ("INSERT", "TRUNCATE")
+"""First words of statements that change rows: replicas share them, so one per shard runs them."""
+
+Tell = Callable[[Node, str], None]
+"""Receives what was done on a node."""
 
 
 def migrate(store: ClickHouseStore, known: Sequence[Migration] | None = None) -> list[Migration]:
-    """Apply the migrations that are missing, by default those of the package, and return them.
+    """Apply the missing migrations to one server, by default those of the package; return them.
 
     Raises:
-        StartupError: the store was made by a newer version, or with another schema.
+        StartupError: the server refuses the schema, or has that of another version.
     """
     known = migrations() if known is None else known
-    store.command(_CREATE)
-    rows = store.rows("SELECT number, name, checksum FROM schema_migrations ORDER BY number")
-    applied = {int(number): (name, checksum) for number, name, checksum in rows}
-    _refuse_other_schema(applied, known)
-    missing = [each for each in known if each.number not in applied]
+    return migrate_nodes([Node(1, 1, store)], known, tell=lambda _node, _what: None)
+
+
+def migrate_nodes(
+    nodes: Sequence[Node], known: Sequence[Migration], *, tell: Tell
+) -> list[Migration]:
+    """Apply the migrations that are missing on any node; return them. Can be repeated at any point.
+
+    Raises:
+        StartupError: a node refuses the schema, or has that of another version.
+        StoreUnavailableError: a node does not answer.
+    """
+    states = [NodeSchema.of(node) for node in nodes]
+    for state in states:
+        state.refuse_old_server()
+        state.refuse_other_schema(known)
+    missing = [each for each in known if any(each.number not in s.applied for s in states)]
+    if not missing and not any(state.is_closed for state in states):
+        return []
+    for state in states:
+        if state.has_doors:
+            for door in DOORS:
+                _run(state.node, f"DETACH TABLE IF EXISTS {door} PERMANENTLY SYNC", "the doors")
+            tell(state.node, "inserts wait")
     for migration in missing:
-        _apply(store, migration)
+        _apply(migration, states, tell)
+    for node in nodes:
+        for door in DOORS:
+            _run(node, f"ATTACH TABLE IF NOT EXISTS {door}", "the doors")
+        tell(node, "takes inserts")
     return missing
 
 
 def applied_migrations(store: ClickHouseStore) -> list[int]:
     """Return the numbers of the applied migrations."""
-    return [
-        int(number)
-        for (number,) in store.rows("SELECT number FROM schema_migrations ORDER BY number")
-    ]
+    return sorted(NodeSchema.read(Node(1, 1, store)).applied)
 
 
-def _refuse_other_schema(applied: dict[int, tuple[str, str]], known: Sequence[Migration]) -> None:
-    for each in known:
-        found = applied.get(each.number, (each.name, each.checksum))
-        if found != (each.name, each.checksum):
-            # Until the first release, schema files are edited in place.
-            raise StartupError(
-                f"the store was made with schema {each.number:04d}_{found[0]} ({found[1]}) of a"
-                f" development version, this version expects {each.number:04d}_{each.name}"
-                f" ({each.checksum})",
-                hint="start with a new --data-dir or database, or export with the version that wrote it",
-            )
-    if unknown := sorted(set(applied) - {each.number for each in known}):
-        raise StartupError(
-            f"the store has migrations {unknown} that this version of tracereel does not know",
-            hint="install the newer tracereel that wrote it, or restore a backup from before",
+@dataclass(frozen=True, slots=True)
+class NodeSchema:
+    """What of the schema a node has."""
+
+    node: Node
+    applied: dict[int, tuple[str, str]]
+    """Name and checksum of each migration, by number."""
+    doors: frozenset[str]
+    """Tables that inserts go to, as far as they are attached."""
+
+    @property
+    def has_doors(self) -> bool:
+        """Return whether inserts may have come: the tables for them are made last."""
+        return any(name == _MAKES_DOORS for name, _ in self.applied.values())
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether a migration has detached tables that inserts go to."""
+        return self.has_doors and self.doors < frozenset(DOORS)
+
+    @classmethod
+    def of(cls, node: Node) -> "NodeSchema":
+        """Read it; the node's database must exist."""
+        _run(node, query("create_schema_migrations"), "the list of migrations")
+        return cls.read(node)
+
+    @classmethod
+    def read(cls, node: Node) -> "NodeSchema":
+        """Read it from a database with a list of migrations."""
+        rows = node.store.rows("SELECT number, name, checksum FROM schema_migrations ORDER BY 1")
+        there = node.store.rows(query("tables_there"), names=list(DOORS))
+        return cls(
+            node,
+            {int(number): (name, checksum) for number, name, checksum in rows},
+            frozenset(name for (name,) in there),
         )
 
+    def refuse_old_server(self) -> None:
+        """Raise StartupError for a server that is too old."""
+        version = self.node.store.rows("SELECT version()")[0][0]
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+            raise StartupError(
+                f"{self.node.address} is ClickHouse {version}; the schema needs"
+                f" {'.'.join(map(str, OLDEST))} or newer",
+                hint="upgrade ClickHouse, or use the embedded store",
+            )
 
-def _apply(store: ClickHouseStore, migration: Migration) -> None:
+    def refuse_other_schema(self, known: Sequence[Migration]) -> None:
+        """Raise StartupError for a schema that this version cannot go on from."""
+        for each in known:
+            found = self.applied.get(each.number, (each.name, each.checksum))
+            if found != (each.name, each.checksum):
+                # Until the first release, schema files are edited in place.
+                raise StartupError(
+                    f"the store was made with schema {each.number:04d}_{found[0]} ({found[1]}) of a"
+                    f" development version, this version expects {each.number:04d}_{each.name}"
+                    f" ({each.checksum})",
+                    hint="start with a new --data-dir or database, or export with the version that"
+                    " wrote it",
+                )
+        if unknown := sorted(set(self.applied) - {each.number for each in known}):
+            raise StartupError(
+                f"the store has migrations {unknown} that this version of tracereel does not know",
+                hint="install the newer tracereel that wrote it, or restore a backup from before",
+            )
+
+    def missing(self, known: Iterable[Migration]) -> list[int]:
+        """Return the numbers of the migrations that the node lacks."""
+        return [each.number for each in known if each.number not in self.applied]
+
+
+def _apply(migration: Migration, states: Sequence[NodeSchema], tell: Tell) -> None:
+    """Run each statement on the nodes that lack the migration; then write it down on each."""
+    behind = [state.node for state in states if migration.number not in state.applied]
+    done = {state.node.shard for state in states if migration.number in state.applied}
+    first = {node.shard: node for node in reversed(behind) if node.shard not in done}
+    what = f"schema {migration.number:04d}_{migration.name}"
     for statement in migration.statements:
-        view = _CHANGED_VIEW.search(statement)
-        if view is not None:
-            store.command(f"ATTACH TABLE IF NOT EXISTS {view[1]}")
-        # A crash may leave some objects behind: creating them again must be harmless.
-        store.command(_repeatable(statement))
-        if view is not None:
-            # Until it is loaded again, a changed view derives other tokens than after a restart: a batch
-            # retried then would be stored twice.
-            store.command(f"DETACH TABLE {view[1]}")
-            store.command(f"ATTACH TABLE {view[1]}")
-    store.command(
-        "INSERT INTO schema_migrations (number, name, checksum)"
-        f" SELECT {migration.number}, '{migration.name}', '{migration.checksum}'"
-    )
+        bare = without_comments(statement)
+        for node in first.values() if bare.startswith(_OF_ROWS) else behind:
+            _run(node, statement, what)
+    for node in behind:
+        node.store.change(
+            query("note_migration"),
+            {"number": migration.number, "name": migration.name, "checksum": migration.checksum},
+        )
+        tell(node, what)
 
 
-def _repeatable(statement: str) -> str:
-    for kind in ("CREATE TABLE", "CREATE MATERIALIZED VIEW", "CREATE VIEW"):
-        statement = statement.replace(f"{kind} ", f"{kind} IF NOT EXISTS ", 1)
-    return statement
+def _run(node: Node, statement: str, what: str) -> None:
+    """Run a statement of the schema.
+
+    Raises:
+        StartupError: the server refuses it.
+        StoreUnavailableError: the server does not answer or is busy.
+    """
+    try:
+        node.store.command(statement)
+    except (MissingRightError, PermanentError, UnknownRefusalError) as error:
+        raise StartupError(
+            f"{node.address} refuses {what}: {error.message}",
+            hint="docs/growing.md lists the supported versions and the user's rights",
+        ) from error

@@ -9,8 +9,8 @@ import msgspec
 
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.store.clickhouse import ClickHouseStore, rows_of
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tables import Shards
 
 UNDATED: Final = (
     ("run_links", "tenant", "toDate(ingested_at)"),
@@ -69,8 +69,8 @@ class Expired:
 
     table: str
     """Table to read, which covers all shards."""
-    changed: str
-    """Table as named in a statement that changes rows."""
+    shards: Shards
+    """Where its rows are changed."""
     where: str
     parameters: Mapping[str, Any]
     partitions: Mapping[str, int]
@@ -128,7 +128,7 @@ def expired(store: ClickHouseStore, limits: Limits, dating: Dating) -> Iterator[
             fmt="TabSeparated",
         )
         if partitions := {name: int(rows) for name, rows in rows_of(answer)}:
-            yield Expired(table, shards.changed(table), where, parameters, partitions)
+            yield Expired(table, shards, where, parameters, partitions)
 
 
 def whole_partitions(store: ClickHouseStore, found: Expired) -> list[str]:
@@ -142,18 +142,18 @@ def whole_partitions(store: ClickHouseStore, found: Expired) -> list[str]:
     return answer.decode().split()
 
 
-def drop_partitions(store: ClickHouseStore, found: Expired, partitions: list[str]) -> None:
+def drop_partitions(found: Expired, partitions: list[str]) -> None:
     """Drop whole partitions, which is cheap."""
     each = ", ".join(f"DROP PARTITION ID '{_checked(name)}'" for name in partitions)
-    store.change(f"ALTER TABLE {found.changed} {each}", {})
+    found.shards.alter(found.table, each, {})
 
 
-def delete_rows(store: ClickHouseStore, found: Expired, partitions: Iterable[str]) -> None:
+def delete_rows(found: Expired, partitions: Iterable[str]) -> None:
     """Delete rows from partitions with other rows, which rewrites the partitions."""
     each = ", ".join(
         f"DELETE IN PARTITION ID '{_checked(name)}' WHERE {found.where}" for name in partitions
     )
-    store.change(f"ALTER TABLE {found.changed} {each}", found.parameters)
+    found.shards.alter(found.table, each, found.parameters)
 
 
 def silent_emitters(store: ClickHouseStore, dating: Dating) -> Iterator[tuple[str, str, list[str]]]:
@@ -175,9 +175,9 @@ def silent_emitters(store: ClickHouseStore, dating: Dating) -> Iterator[tuple[st
 
 def forget_emitters(store: ClickHouseStore, table: str, tenant: str, ids: list[str]) -> None:
     """Delete the rows of some emitters."""
-    store.change(
-        f"ALTER TABLE {Shards.of(store).changed(table)} DELETE"
-        " WHERE tenant = {tenant:String} AND emitter_id IN {ids:Array(String)}",
+    Shards.of(store).alter(
+        table,
+        "DELETE WHERE tenant = {tenant:String} AND emitter_id IN {ids:Array(String)}",
         {"tenant": tenant, "ids": ids},
     )
 

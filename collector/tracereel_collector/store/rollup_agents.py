@@ -177,7 +177,7 @@ _AGENT_SUMS: Final = {
 }
 
 
-def _event_sums(where: str = "") -> str:
+def _event_sums(where: str = "", suffix: str = "") -> str:
     return rendered(
         "event_agent_sums.sql",
         moment=in_reach("timestamp"),
@@ -185,15 +185,17 @@ def _event_sums(where: str = "") -> str:
         nano_usd=nano_usd("llm_cost_usd"),
         unpriced_columns=UNPRICED_COLUMNS,
         where=where,
+        local=suffix,
     )
 
 
-def _span_sums(where: str = "") -> str:
+def _span_sums(where: str = "", suffix: str = "") -> str:
     return rendered(
         "span_agent_sums.sql",
         moment=in_reach("Timestamp"),
         sums=",\n    ".join(f"{each.spans} AS {name}" for name, each in _AGENT_SUMS.items()),
         where=where,
+        local=suffix,
     )
 
 
@@ -225,8 +227,6 @@ EXACT_DURATIONS: Final = {
 """Values of `$name` in `agent_durations.sql`, which reads what the rollup counts."""
 
 FRAGMENTS: Final = {
-    "event_agent_sums": _event_sums(),
-    "span_agent_sums": _span_sums(),
     "agent_sum_definitions": ",\n    ".join(
         f"{name} SimpleAggregateFunction({each.function}, {each.kind})"
         f" COMMENT '{each.comment}' CODEC(ZSTD(1))"
@@ -237,3 +237,11 @@ FRAGMENTS: Final = {
     ),
 }
 """Values of `$name` in the `.sql` files."""
+
+
+def view_bodies(suffix: str) -> dict[str, str]:
+    """Return values of `$name` in the `.sql` files: bodies of views that read tables with a suffix."""
+    return {
+        "event_agent_sums": _event_sums(suffix=suffix),
+        "span_agent_sums": _span_sums(suffix=suffix),
+    }

@@ -157,21 +157,20 @@ UNPRICED_OF_SPANS: Final = _by_kind(
 )
 """SQL for the same tokens of a span received over OTLP."""
 
-FRAGMENTS: Final = {
-    "event_summaries": rendered(
-        "event_summaries.sql",
-        moment=in_reach("timestamp"),
-        earliest=_clock("hlc", earliest=True),
-        earliest_begun=_clock("greatest(0, began_nano)", earliest=True),
-        latest=_clock("hlc", earliest=False),
-        closing=CLOSING,
-        calls=tuple(sorted(semconv.CALLS)),
-        pipelines=(semconv.PIPELINE_STARTED, semconv.PIPELINE_COMPLETED),
-        executions=(semconv.EXECUTION_STARTED, *CLOSING),
-        attempts=ATTEMPTS,
-        operation=OPERATION,
-        max_duration=MAX_DURATION_MS,
-        tags=_tags(
+_BODIES: Final[dict[str, dict[str, object]]] = {
+    "event_summaries": {
+        "moment": in_reach("timestamp"),
+        "earliest": _clock("hlc", earliest=True),
+        "earliest_begun": _clock("greatest(0, began_nano)", earliest=True),
+        "latest": _clock("hlc", earliest=False),
+        "closing": CLOSING,
+        "calls": tuple(sorted(semconv.CALLS)),
+        "pipelines": (semconv.PIPELINE_STARTED, semconv.PIPELINE_COMPLETED),
+        "executions": (semconv.EXECUTION_STARTED, *CLOSING),
+        "attempts": ATTEMPTS,
+        "operation": OPERATION,
+        "max_duration": MAX_DURATION_MS,
+        "tags": _tags(
             agent="agent_name",
             pipeline="pipeline_type",
             model="llm_model",
@@ -184,23 +183,22 @@ FRAGMENTS: Final = {
             code="error_code",
             emitter="emitter_id",
         ),
-        no_tokens=NO_TOKENS,
-        nano_usd=nano_usd("llm_cost_usd"),
-        unpriced_columns=UNPRICED_COLUMNS,
-        max_prompt=MAX_PROMPT,
-    ),
-    "span_summaries": rendered(
-        "span_summaries.sql",
-        moment=in_reach("Timestamp"),
-        earliest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
-        latest=_clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),
-        direct_kinds=DIRECT_KINDS,
-        marks=_marks(),
-        retries=_marks(semconv.RETRY_ATTEMPTED),
-        fallbacks=_marks(semconv.FALLBACK_TRIGGERED),
-        decisions=_marks(semconv.DECISION_RECORDED),
-        nano_usd=nano_usd("CostUsd"),
-        tags=_tags(
+        "no_tokens": NO_TOKENS,
+        "nano_usd": nano_usd("llm_cost_usd"),
+        "unpriced_columns": UNPRICED_COLUMNS,
+        "max_prompt": MAX_PROMPT,
+    },
+    "span_summaries": {
+        "moment": in_reach("Timestamp"),
+        "earliest": _clock("toUnixTimestamp64Nano(Timestamp)", earliest=True),
+        "latest": _clock("toUnixTimestamp64Nano(Timestamp)", earliest=False),
+        "direct_kinds": DIRECT_KINDS,
+        "marks": _marks(),
+        "retries": _marks(semconv.RETRY_ATTEMPTED),
+        "fallbacks": _marks(semconv.FALLBACK_TRIGGERED),
+        "decisions": _marks(semconv.DECISION_RECORDED),
+        "nano_usd": nano_usd("CostUsd"),
+        "tags": _tags(
             agent="AgentName",
             pipeline="WorkflowName",
             model="if(ModelServed = '', ModelRequested, ModelServed)",
@@ -210,35 +208,39 @@ FRAGMENTS: Final = {
             user="UserId",
             error="ErrorType",
         ),
-        no_tokens=NO_TOKENS,
-        unpriced=UNPRICED_OF_SPANS,
-    ),
-    "event_texts": rendered(
-        "event_texts.sql",
-        moment=in_reach("timestamp"),
-        fields=", ".join(f"said.{field}" for field in _TEXT_FIELDS),
-        field_types=", ".join(f"{field} String" for field in _TEXT_FIELDS),
-        field_count=len(_TEXT_FIELDS),
-        max_text=MAX_TEXT,
-    ),
-    "content_texts": rendered(
-        "content_texts.sql",
-        moment=in_reach("timestamp"),
-        is_answer="JSONExtractString(m, 'role') IN ('assistant', 'model')"
+        "no_tokens": NO_TOKENS,
+        "unpriced": UNPRICED_OF_SPANS,
+    },
+    "event_texts": {
+        "moment": in_reach("timestamp"),
+        "fields": ", ".join(f"said.{field}" for field in _TEXT_FIELDS),
+        "field_types": ", ".join(f"{field} String" for field in _TEXT_FIELDS),
+        "field_count": len(_TEXT_FIELDS),
+        "max_text": MAX_TEXT,
+    },
+    "content_texts": {
+        "moment": in_reach("timestamp"),
+        "is_answer": "JSONExtractString(m, 'role') IN ('assistant', 'model')"
         " OR JSONExtractString(m, 'type') = 'ai'",
-        fields=", ".join(f"left(said.{field}, {MAX_TEXT})" for field in _CONTENT_FIELDS),
-        field_types=", ".join(
+        "fields": ", ".join(f"left(said.{field}, {MAX_TEXT})" for field in _CONTENT_FIELDS),
+        "field_types": ", ".join(
             f"{field} String" for field in ("input_messages", "input", *_CONTENT_FIELDS)
         ),
-        max_beginning=_MAX_BEGINNING,
-        max_text=MAX_TEXT,
-    ),
-    "span_texts": rendered(
-        "span_texts.sql",
-        moment=in_reach("Timestamp"),
-        names=_SPAN_NAMES,
-        families=" OR ".join(f"startsWith(k, '{prefix}')" for prefix in _SPAN_PREFIXES),
-        max_text=MAX_TEXT,
-    ),
+        "max_beginning": _MAX_BEGINNING,
+        "max_text": MAX_TEXT,
+    },
+    "span_texts": {
+        "moment": in_reach("Timestamp"),
+        "names": _SPAN_NAMES,
+        "families": " OR ".join(f"startsWith(k, '{prefix}')" for prefix in _SPAN_PREFIXES),
+        "max_text": MAX_TEXT,
+    },
 }
-"""Values of `$name` in the `.sql` files."""
+"""Values of the templates of views."""
+
+
+def view_bodies(suffix: str) -> dict[str, str]:
+    """Return values of `$name` in the `.sql` files: bodies of views that read tables with a suffix."""
+    return {
+        name: rendered(f"{name}.sql", local=suffix, **values) for name, values in _BODIES.items()
+    }

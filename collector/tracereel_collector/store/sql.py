@@ -11,19 +11,8 @@ from string import Template
 from tracereel_collector.store import event_lines, otlp_signals, rollup_agents, rollups
 from tracereel_collector.store.dialects import columns, content_sql, own
 from tracereel_collector.store.dialects.own import SHORT_VALUE
+from tracereel_collector.store.layout import SERVER, Layout
 
-MERGE_TREE_SETTINGS = (
-    "non_replicated_deduplication_window = 10000, fsync_after_insert = 1, fsync_part_directory = 1,"
-    " min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1,"
-    " old_parts_lifetime = 480"
-)
-"""Settings that keep tokens and make inserts and merges survive a power cut."""
-
-CONTENT_SETTINGS = (
-    f"{MERGE_TREE_SETTINGS}, index_granularity = 256, index_granularity_bytes = 16777216,"
-    " min_age_to_force_merge_seconds = 7200, min_age_to_force_merge_on_partition_only = 1"
-)
-"""Settings of a table with content: after the day of arrival all its parts become one."""
 CONTENT_CODEC = (
     "CODEC(ZSTD(3, 24))"
     " SETTINGS (min_compress_block_size = 16777216, max_compress_block_size = 16777216)"
@@ -39,10 +28,7 @@ _VALUES = {
     **columns.FRAGMENTS,
     **content_sql.FRAGMENTS,
     **own.FRAGMENTS,
-    **rollups.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
-    "merge_tree_settings": MERGE_TREE_SETTINGS,
-    "content_settings": CONTENT_SETTINGS,
     "content_codec": CONTENT_CODEC,
     "inline_content": INLINE_CONTENT,
     "short_value": SHORT_VALUE,
@@ -60,15 +46,21 @@ class Migration:
     statements: tuple[str, ...]
 
 
-def migrations(folder: Traversable | None = None) -> list[Migration]:
+def migrations(folder: Traversable | None = None, *, layout: Layout = SERVER) -> list[Migration]:
     """Return the migrations of a folder in order; default: those of this package."""
+    values = {
+        **_VALUES,
+        **layout.values(),
+        **rollups.view_bodies(layout.suffix),
+        **rollup_agents.view_bodies(layout.suffix),
+    }
     folder = folder or resources.files(__package__).joinpath("schema")
     found = []
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         number, _, name = file.name.removesuffix(".sql").partition("_")
-        text = Template(file.read_text(encoding="utf-8")).substitute(_VALUES)
+        text = Template(file.read_text(encoding="utf-8")).substitute(values)
         statements = tuple(
-            part.strip() for part in re.split(r";\s*\n", text + "\n") if part.strip()
+            part.strip() for part in re.split(r";\s*\n", text + "\n") if without_comments(part)
         )
         checksum = hashlib.sha256(text.encode()).hexdigest()[:16]
         found.append(Migration(int(number), name, checksum, statements))

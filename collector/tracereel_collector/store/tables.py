@@ -1,9 +1,10 @@
-"""Tables that store rows, row counts that do not depend on merges, and names on a cluster."""
+"""Tables that store rows, and row counts that do not depend on merges."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
 
 
@@ -23,8 +24,12 @@ class Table:
 
 
 def stored_tables(store: ClickHouseStore) -> list[Table]:
-    """Return all tables, ordered by name."""
-    return [Table(*row) for row in store.rows(query("stored_tables"))]
+    """Return all tables, ordered by name; on a cluster by the names that read all shards."""
+    shards = Shards.of(store)
+    return [
+        Table(shards.name(name), engine, key)
+        for name, engine, key in store.rows(query("stored_tables"))
+    ]
 
 
 def count_all(store: ClickHouseStore) -> dict[str, int]:
@@ -53,30 +58,3 @@ def wrong_counts(
 def stored_bytes(store: ClickHouseStore) -> int:
     """Return the bytes that all tables take on disk."""
     return int(store.rows(query("stored_bytes"))[0][0])
-
-
-@dataclass(frozen=True, slots=True)
-class Shards:
-    """Tables whose rows are in local tables of the shards; empty on a single server."""
-
-    _names: Mapping[str, str]
-    """Distributed table by local table."""
-    _places: Mapping[str, str]
-    """Table expression for changes on all shards, by distributed table."""
-
-    @classmethod
-    def of(cls, store: ClickHouseStore) -> "Shards":
-        """Read the sharded tables of a store."""
-        found = store.rows(query("sharded_tables"))
-        return cls(
-            {local: name for name, local, _ in found},
-            {name: f"`{local}` ON CLUSTER `{cluster}`" for name, local, cluster in found},
-        )
-
-    def name(self, kept: str) -> str:
-        """Return the table that reads all shards, for a local table."""
-        return self._names.get(kept, kept)
-
-    def changed(self, name: str) -> str:
-        """Return the table as named in a statement that changes rows, on all shards."""
-        return self._places.get(name, f"`{name}`")

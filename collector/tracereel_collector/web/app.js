@@ -5,7 +5,7 @@ import { Refusal, ask } from "./shell/ask.js";
 import { noteCollector } from "./shell/collector.js";
 import { h } from "./shell/elements.js";
 import { logOut, showLogout } from "./shell/login.js";
-import { readRun } from "./run/reading.js";
+import { allOf, readRun } from "./run/reading.js";
 import { questionOf, readRuns } from "./runs/parameters.js";
 import { showHelp, useKeys } from "./shell/shortcuts.js";
 import { collectorAnswers, failure, loading } from "./shell/states.js";
@@ -15,7 +15,11 @@ import { useColours } from "./shell/words.js";
 /** Loader, title and early request of each view. */
 const VIEWS = {
   runs: [() => import("./runs/view.js"), "Runs", ({ query }, signal) => readRuns(questionOf(query), signal)],
-  run: [() => import("./run/view.js"), "Run", ({ parts }, signal) => readRun(parts[0] ?? "", signal)],
+  run: [
+    () => import("./run/view.js"),
+    "Run",
+    ({ parts, query }, signal) => readRun(parts[0] ?? "", signal, allOf(query)),
+  ],
   compare: [() => import("./compare/view.js"), "Compare"],
   agents: [() => import("./agents/view.js"), "Agents"],
   agent: [() => import("./agents/agent.js"), "Agent"],
@@ -94,7 +98,7 @@ async function isThere() {
 
 async function checkHealth() {
   const place = document.getElementById("health");
-  let [state, text] = ["good", "Collector is healthy"];
+  let [state, text] = ["good", "Collector healthy"];
   try {
     const ready = await ask("/readyz");
     const { queue, store } = ready;
@@ -102,9 +106,10 @@ async function checkHealth() {
     if (away) { away = false; collectorAnswers(); }
     if (!queue.accepts) [state, text] = ["bad", "No data is accepted"];
     else if (!store.answers) [state, text] = ["warn", "Store is not responding"];
+    else if (store.problem) [state, text] = ["warn", "Store cannot be used yet"];
   } catch (error) {
     if (error.kind === "away") away = true;
-    [state, text] = error.kind === "away" ? ["bad", "Collector is unreachable"] : ["bad", "No data is accepted"];
+    [state, text] = error.kind === "away" ? ["bad", "Collector unreachable"] : ["bad", "No data is accepted"];
   }
   place.className = `health ${state}`;
   if (place.textContent !== text) place.textContent = text;

@@ -191,6 +191,8 @@ class Execution:
                     continue
                 target = self if own is None or name in own else self.agent
                 target.notes[name] = usable
+                if target is not self and name.startswith("llm_"):
+                    self._used("set", {name: usable})
 
     def set_output(self, value: object) -> None:
         """Set the output of a `with` block; decorated functions use their return value."""
@@ -222,10 +224,17 @@ class Execution:
         with Guard("usage"):
             if self is not _NOWHERE:
                 count, cost = values.count, values.real(cost_usd)
-                self.state.add_usage(
-                    (count(prompt_tokens), count(completion_tokens), count(total_tokens), cost)
-                )
+                usage = count(prompt_tokens), count(completion_tokens), count(total_tokens), cost
+                self.state.add_usage(usage)
                 attempt_context.spend(self.state, cost)
+                names = "prompt_tokens", "completion_tokens", "total_tokens", "cost_usd"
+                self._used("added", dict(zip(names, usage, strict=True)))
+
+    def _used(self, way: Literal["added", "set"], usage: dict[str, Any]) -> None:
+        """Note usage for the tape, on which a call around this may be served."""
+        recorder = _recorder.active()
+        if recorder is not None and recorder.tape is not None:
+            recorder.tape.used(self, way, usage)
 
     def round(self, *, limit: int | None = None) -> None:
         """Count a round of the agent loop, with an optional limit.

@@ -81,7 +81,14 @@ class Recorder:
         limits = config.max_message_bytes, config.max_content_bytes
         self.content = ContentCopies(self.privacy, *limits)
         self._outlet = outlet = SpanOutlet(config, self.privacy, self.metrics)
-        self.spans = PrivateSpans(tracer_provider, self.privacy, outlet.tap, outlet.send)
+        self.spans = PrivateSpans(
+            tracer_provider,
+            self.privacy,
+            outlet.tap,
+            outlet.send,
+            # Otherwise, a provider would change nothing.
+            says_lost=config.other_spans,
+        )
         for provider in (tracer_provider, trace.get_tracer_provider()):
             outlet.tap(provider)
         self._sampler: Sampler | None = None
@@ -173,7 +180,7 @@ class Recorder:
     def _store(
         self, events: list[Event], trace: TraceState | None, closes_run: bool | None
     ) -> bool:
-        lines = [self.content.line(event) for event in events]
+        lines = list(map(self.content.line, events))
         reason = self._spool.append_all(lines, trace, closes_run=closes_run)
         if reason is None:
             self._shipper.wake()

@@ -144,7 +144,7 @@ def header_values(carrier: object, names: Iterable[str]) -> dict[str, list[str]]
             key, value = pair
         except (TypeError, ValueError):
             continue
-        name = _text(key).lower().removeprefix("http_")
+        name = (key if type(key) is str else _text(key)).lower().removeprefix("http_")
         if name in found:
             several = value if isinstance(value, (list, tuple)) else [value]
             found[name].extend(_text(one) for one in several)

@@ -1,6 +1,7 @@
 """Confidence, decision type, reasoning and outcome of an execution, read from its result.
 
-The result is an object of the program: only stored fields and keys are read, no code of it runs.
+The result is an object of the program: only fields, keys and class attributes are read, no code of it
+runs.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,7 @@ def _text(value: object) -> str | None:
     return values.label(value, values.TEXT_LIMIT) if issubclass(type(value), str) else None
 
 
+_PLAIN: Final = (float, int, str)
 _CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "confidence": confidence,
     "decision_type": _label,
@@ -49,6 +51,8 @@ class ResultReader:
     def read(self, result: object) -> dict[str, Any]:
         """Return the usable fields of a result."""
         found = safe_access.attributes(result, self._wanted)
+        if len(found) < len(self._wanted):
+            found = _inherited(type(result), self._wanted) | found
         if not found:
             return found
         fields: dict[str, Any] = {}
@@ -58,6 +62,18 @@ class ResultReader:
                     fields[field] = value
                     break
         return fields
+
+
+def _inherited(kind: type, wanted: tuple[str, ...]) -> dict[str, Any]:
+    """Return plain class attributes, such as the confidence of all results of a rule."""
+    try:
+        if kind in safe_access.PLAIN_TYPES or issubclass(kind, (dict, tuple)):
+            return {}
+    except Exception as error:  # noqa: BLE001 - code of a metaclass
+        guard.pass_on(error)
+        return {}
+    known = ((name, values.class_attribute(kind, name)) for name in wanted)
+    return {name: item for name, item in known if type(item) in _PLAIN}
 
 
 def _checked(field: str, value: object) -> Any:

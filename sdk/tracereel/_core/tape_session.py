@@ -4,9 +4,18 @@ The session (recording, replaying or forking) returns a `Live` call, which runs 
 outcome, or a `Served` call, which does not run. Tapes are implemented in `tracereel.tape`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from tracereel._core import replay_guard
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -111,10 +120,18 @@ class TapeSession:
     ) -> None:
         """Record the result of a decision function and its candidates."""
 
+    def used(
+        self,
+        execution: "Execution",
+        way: Literal["called", "added", "set"],
+        fields: Mapping[str, Any],
+    ) -> None:
+        """Note tokens and cost of a model call, or those that the program added or set."""
+
 
 def _begin(session: TapeSession, scope: Any, function: Function, form: str) -> Any:
     execution = scope.execution
-    return session.begin(
+    call = session.begin(
         execution,
         around=execution.parent,
         kind=execution.kind,
@@ -124,6 +141,20 @@ def _begin(session: TapeSession, scope: Any, function: Function, form: str) -> A
         form=form,
         effect=scope.spec.effect or "",
     )
+    if replay_guard.engaged:
+        effect = scope.spec.effect or ""
+        check(call, execution.kind, execution.name, effect, execution.parent)
+    return call
+
+
+def check(call: Any, kind: str, name: str, effect: str, around: "Execution | None") -> None:
+    """Refuse a call that runs, if a guard of this process does not allow it."""
+    if isinstance(call, Live):
+        try:
+            replay_guard.check_tool(kind, name, effect, around)
+        except BaseException as error:
+            call.raised(error)
+            raise
 
 
 def sync(

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from types import CoroutineType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
-from tracereel._core import context, tape_session
+from tracereel._core import context, replay_guard, tape_session
 from tracereel._core import recorder as _recorder
 from tracereel._core.context import Execution
 from tracereel._core.executions.arguments import NO_ARGUMENTS, Arguments, Defaults
@@ -26,6 +26,8 @@ S = TypeVar("S", bound=Spec)
 Function = Callable[..., Any]
 TRACED: Final = "__tracereel_traced__"
 """Marks wrapped functions, which a tape may call; copied by `functools.wraps`."""
+BOUNDARY: Final = "__tracereel_boundary__"
+"""Kind and name of a wrapped function, by which a tape may know it."""
 Begin = Callable[[tuple[Any, ...], dict[str, Any], str | None], ExecutionScope | None]
 """Opens the scope of a call: attached, or with an output stream for generators."""
 
@@ -55,6 +57,8 @@ class Traced(Generic[S]):
     def _wrap(self, function: Function) -> Function:
         wrapped = wrap(function, self._spec)
         wrapped.__dict__[TRACED] = True
+        wrapped.__dict__[BOUNDARY] = self._spec.scope.kind, self._spec.name
+        _register(wrapped.__dict__[BOUNDARY], function)
         if self._tag is not None:
             wrapped.__dict__["__tracereel_agent__"] = self._tag
         if self._spec.effect is not None:
@@ -63,6 +67,9 @@ class Traced(Generic[S]):
 
     def __enter__(self) -> Execution:
         recorder = _recorder.active()
+        if replay_guard.engaged:
+            kind, effect = self._spec.scope.kind, self._spec.effect or ""
+            replay_guard.check_tool(kind, self._spec.name, effect, context.current_execution())
         if recorder is None:
             return context.here()
         try:
@@ -104,13 +111,37 @@ class Traced(Generic[S]):
         return entered.pop() if entered else None
 
 
+_paths: Final[dict[tuple[str, str], set[str]]] = {}
+"""Paths of the functions that were decorated in this process, by kind and name."""
+_MAX_PATHS: Final = 10_000
+
+
+def _register(boundary: tuple[str, str], function: Function) -> None:
+    if len(_paths) < _MAX_PATHS and len(known := _paths.setdefault(boundary, set())) < _MAX_PATHS:
+        known.add(path_of(function))
+
+
+def path_of(function: Any) -> str:
+    """Return `module:qualified.name` of a function."""
+    inner = getattr(function, "__func__", function)
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    return f"{getattr(inner, '__module__', None) or '?'}:{name}"
+
+
+def paths_of(kind: str, name: str) -> frozenset[str]:
+    """Return the paths of the functions that were decorated as this boundary."""
+    return frozenset(_paths.get((kind, name), ()))
+
+
 def wrap(function: Function, spec: Spec) -> Function:
     """Return a function of the same kind whose calls are recorded."""
-    begin = _beginner(function, spec.of(function))
+    spec = spec.of(function)
+    begin = _beginner(function, spec)
+    risky = replay_guard.changes_something(spec.scope.kind, spec.effect or "")
     if _is(inspect.isgeneratorfunction, function):
-        return _wrap_generator(function, begin)
+        return _wrap_generator(function, begin, spec)
     if _is(inspect.isasyncgenfunction, function):
-        return _wrap_async_generator(function, begin)
+        return _wrap_async_generator(function, begin, spec)
 
     if _is(inspect.iscoroutinefunction, function):
         if spec.timeout is not None:
@@ -120,11 +151,15 @@ def wrap(function: Function, spec: Spec) -> Function:
         async def call_async(*args: Any, **kwargs: Any) -> Any:
             scope = begin(args, kwargs, None)
             if scope is None:
+                if risky and replay_guard.engaged:
+                    _refuse(spec, None)
                 return await function(*args, **kwargs)
             tape = scope.recorder.tape
             try:
                 try:
                     if tape is None:
+                        if risky and replay_guard.engaged:
+                            _refuse(spec, scope)
                         result = await function(*args, **kwargs)
                     else:
                         result = await tape_session.coroutine(tape, scope, function, args, kwargs)
@@ -143,11 +178,15 @@ def wrap(function: Function, spec: Spec) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         scope = begin(args, kwargs, None)
         if scope is None:
+            if risky and replay_guard.engaged:
+                _refuse(spec, None)
             return function(*args, **kwargs)
         tape = scope.recorder.tape
         try:
             try:
                 if tape is None:
+                    if risky and replay_guard.engaged:
+                        _refuse(spec, scope)
                     result = function(*args, **kwargs)
                 else:
                     result = tape_session.sync(tape, scope, function, args, kwargs)
@@ -180,6 +219,12 @@ async def _finish_later(coroutine: "CoroutineType[Any, Any, Any]", scope: Execut
     return result
 
 
+def _refuse(spec: Spec, scope: ExecutionScope | None) -> None:
+    """Refuse the call if a guard of this process does not allow it."""
+    around = scope.execution.parent if scope is not None else context.current_execution()
+    replay_guard.check_tool(spec.scope.kind, spec.name, spec.effect or "", around)
+
+
 def _beginner(function: Function, spec: Spec) -> Begin:
     names, skip, defaults = _parameters(function)
 
@@ -203,13 +248,15 @@ def _beginner(function: Function, spec: Spec) -> Begin:
     return begin
 
 
-def _wrap_generator(function: Function, begin: Begin) -> Function:
+def _wrap_generator(function: Function, begin: Begin, spec: Spec) -> Function:
     @functools.wraps(function)
     def call_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
             inner = tape_session.generator(tape, scope, function, args, kwargs)
+        elif replay_guard.engaged:
+            _refuse(spec, scope)
         value: Any = None
         error: BaseException | None = None
         closing = False
@@ -238,13 +285,15 @@ def _wrap_generator(function: Function, begin: Begin) -> Function:
     return call_generator
 
 
-def _wrap_async_generator(function: Function, begin: Begin) -> Function:
+def _wrap_async_generator(function: Function, begin: Begin, spec: Spec) -> Function:
     @functools.wraps(function)
     async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **kwargs)
         scope = begin(args, kwargs, ASYNC_GENERATOR)
         if scope is not None and (tape := scope.recorder.tape) is not None:
             inner = tape_session.async_generator(tape, scope, function, args, kwargs)
+        elif replay_guard.engaged:
+            _refuse(spec, scope)
         step = first_step(inner)
         error: BaseException | None = None
         closing = False

@@ -221,7 +221,9 @@ class Spool:
         self, drafts: list[Line], trace: TraceState | None, closes_run: bool | None
     ) -> str | None:
         count = len(drafts)
-        coming = sum([len(head) + len(tail) for head, tail in drafts])
+        coming = 0
+        for head, tail in drafts:
+            coming += len(head) + len(tail)
         filled = self._segment_size
         if self._foreign_bytes + self._closed_bytes + filled + coming > self._max_bytes:
             return SPOOL_FULL

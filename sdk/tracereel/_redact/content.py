@@ -7,7 +7,6 @@ role `tracereel` in a list of messages, a text in other lists and objects.
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -66,16 +65,27 @@ class Described(NamedTuple):
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
 class ContentCopies:
-    """Copies of content within the limits of one configuration."""
+    """Copies of content within the limits of one configuration.
 
-    privacy: Privacy | None = None
-    """Redacts the copies, unless it has rules for single fields of content."""
-    message_bytes: int = 256 * 1024
-    """Limit of a message and of a single text."""
-    content_bytes: int = 3 * 1024 * 1024
-    """Limit of all content of an event."""
+    Args:
+        privacy: redacts the copies, unless it has rules for single fields of content.
+        message_bytes: limit of a message and of a single text.
+        content_bytes: limit of all content of an event.
+    """
+
+    __slots__ = ("_privacy", "content_bytes", "longest")
+
+    def __init__(
+        self,
+        privacy: Privacy | None = None,
+        message_bytes: int = 256 * 1024,
+        content_bytes: int = 3 * 1024 * 1024,
+    ) -> None:
+        self._privacy = privacy
+        self.content_bytes = content_bytes
+        self.longest = min(message_bytes, content_bytes // 4)
+        """Maximum bytes of a text: four of them fit into an event."""
 
     def value(self, value: Any) -> Any:
         """Return a value as JSON data; a text that was cut is a `Cut`."""
@@ -87,7 +97,9 @@ class ContentCopies:
         data = self._value(walk, value)
         if walk.is_same and walk.size < _SMALL and type(value) in (dict, list):
             # The copy holds nothing but JSON data, whose `repr` is what a summary shows.
-            summary = values.text(repr(data), semconv.SUMMARY_LIMIT)
+            shown = repr(data)
+            fits = len(shown) <= semconv.SUMMARY_LIMIT
+            summary = values.text(shown) if fits else values.summary(data)
             return Described(data, values.encoded_size(data), summary)
         return Described(data, values.size(value), values.summary(value))
 
@@ -102,11 +114,27 @@ class ContentCopies:
 
     def arguments(self, pairs: Iterable[tuple[str, object]]) -> dict[str, Any]:
         """Return the arguments of a call by name."""
-        given, walk = dict(pairs), self._walk()
-        for name in CONTEXTS & given.keys():
-            given[name] = walk.small(given[name])
-        data: dict[str, Any] = self._fitted(walk, given, self.content_bytes)
+        data: dict[str, Any] = self._arguments(self._walk(), pairs)
         return data
+
+    def described_arguments(self, pairs: Sequence[tuple[str, object]]) -> Described:
+        """Return the arguments of a call by name with their size and summary."""
+        walk = self._walk()
+        data = self._arguments(walk, pairs)
+        if walk.is_same and walk.size < _SMALL:
+            shown = ", ".join([f"{name}: {value!r}" for name, value in data.items()])
+            size = sum([values.encoded_size(value) for value in data.values()])
+            fits = len(shown) <= semconv.SUMMARY_LIMIT
+            summary = values.text(shown) if fits else values.call_summary(pairs)
+            return Described(data, size, summary)
+        size = sum([values.size(value) for _, value in pairs])
+        return Described(data, size, values.call_summary(pairs))
+
+    def _arguments(self, walk: "_ContentWalk", pairs: Iterable[tuple[str, object]]) -> Any:
+        given = dict(pairs)
+        for name in CONTEXTS.intersection(given):
+            given[name] = walk.small(given[name])
+        return self._fitted(walk, given, self.content_bytes)
 
     def messages(self, value: Any) -> list[Any]:
         """Return messages as a list; the first and the last one always stay."""
@@ -155,22 +183,18 @@ class ContentCopies:
             left -= sizes[name]
         return values.encode_line(smaller)
 
-    @property
-    def longest(self) -> int:
-        """Maximum bytes of a text: four of them fit into an event."""
-        return min(self.message_bytes, self.content_bytes // 4)
-
     def _smaller(self, name: str, value: Any, room: int) -> Any:
-        walk = _ContentWalk(self.longest, None, exact=True)
+        walk = _ContentWalk(self.longest, None)
+        walk.is_exact = True
         if name in _MESSAGES and type(value) is list:
             return self._messages(value, room, walk)
         return self._fitted(walk, value, room)
 
     def _walk(self) -> "_ContentWalk":
-        return _ContentWalk(self.longest, self.privacy, exact=False)
+        return _ContentWalk(self.longest, self._privacy)
 
     def _redact(self, text: str) -> str:
-        return text if self.privacy is None else self.privacy.text(text)
+        return text if self._privacy is None else self._privacy.text(text)
 
     def _messages(self, items: list[Any], room: int, walk: "_ContentWalk") -> list[Any]:
         most = min(self.longest + _STRUCTURE, room // 4)
@@ -211,22 +235,24 @@ class ContentCopies:
 class _ContentWalk(PlainWalk):
     """Conversion to JSON data that stops at a limit, or removes the middle of texts and lists."""
 
-    def __init__(self, longest: int, privacy: Privacy | None, *, exact: bool) -> None:
-        super().__init__(MAX_VALUES, _WHOLE)
+    size = 0
+    """Bytes of the copy as JSON."""
+    is_exact = False
+    """Whether the size is exact."""
+    used = 0
+    """Values of the copy."""
+    has_cut = False
+    is_same = True
+    """Whether nothing was converted, cut or redacted."""
+    _hide = False
+    """Whether an enclosing key names a secret."""
+    _most_bytes = _most_items = _WHOLE
+
+    def __init__(self, longest: int, privacy: Privacy | None) -> None:
+        super().__init__(MAX_VALUES)
         self.longest = longest
-        self.size = 0
-        """Bytes of the copy as JSON: about, or exactly."""
-        self.used = 0
-        """Values of the copy."""
-        self.has_cut = False
-        self.is_same = True
-        """Whether nothing was converted, cut or redacted."""
         self._lead_privacy = privacy
         self._privacy = privacy if privacy is not None and privacy.redacts_copies else None
-        self._hide = False
-        """Whether an enclosing key names a secret."""
-        self._exact = exact
-        self._most_bytes = self._most_items = _WHOLE
 
     def copy(
         self, value: Any, room: int, nodes: int, longest: int, most_items: int = _WHOLE
@@ -257,7 +283,7 @@ class _ContentWalk(PlainWalk):
             new = privacy.hidden(kept) if self._hide else privacy.text(kept)
             if new is not kept:
                 kept, size, self.is_same = new, size + len(new) - len(kept), False
-        self.size += values.encoded_size(kept) + 1 if self._exact else size + 3
+        self.size += values.encoded_size(kept) + 1 if self.is_exact else size + 3
         if self.size > self._most_bytes:
             raise _TooLargeError
         return kept
@@ -286,7 +312,7 @@ class _ContentWalk(PlainWalk):
                 return data
         if self._hide and data is not None:
             data, self.is_same = 0, False  # a number such as a PIN, so that its type stays
-        self._count(values.encoded_size(data) + 1 if self._exact else 8)
+        self._count(values.encoded_size(data) + 1 if self.is_exact else 8)
         return data
 
     def mapping(self, value: Any, pairs: Pairs, length: int, depth: int) -> Any:
@@ -301,19 +327,16 @@ class _ContentWalk(PlainWalk):
         numbers: dict[str, int] = {}
         self._count(3 + 50 * (removed > 0))
         privacy, outer, text = self._privacy, self._hide, self.text
+        open_keys = () if privacy is None else privacy.open_keys
         self.nodes -= len(pairs)
         for key, item in pairs:
-            name = key if type(key) is str and len(key) <= _KEY_LENGTH else values.summary(key)
-            if not name.isascii():
-                name = clean(name)
-            if privacy is not None:
-                name, hides = privacy.key(name)
-                self._hide = outer or hides
-            if name is not key:
-                self.is_same = False
+            if type(key) is str and len(key) <= _KEY_LENGTH and key in open_keys:
+                name, self._hide = key, outer
+            else:
+                name = self._name(key, outer)
             if name in data:  # 1 and "1" are equal in JSON
                 name = distinct(name, data, numbers)
-            self.size += values.encoded_size(name) + 1 if self._exact else len(name) + 4
+            self.size += values.encoded_size(name) + 1 if self.is_exact else len(name) + 4
             if type(item) is str:
                 data[name] = text(item)
             else:
@@ -323,6 +346,18 @@ class _ContentWalk(PlainWalk):
         if removed:
             data[distinct("…", data, numbers)] = f"…[{removed} fields removed]…"
         return data
+
+    def _name(self, key: Any, outer: bool) -> str:
+        """Return a key as text, and hide its value if it or an outer one names a secret."""
+        name = key if type(key) is str and len(key) <= _KEY_LENGTH else values.summary(key)
+        if not name.isascii():
+            name = clean(name)
+        if self._privacy is not None:
+            name, hides = self._privacy.key(name)
+            self._hide = outer or hides
+        if name is not key:
+            self.is_same = False
+        return name
 
     def sequence(self, value: Any, items: Sequence[Any], length: int, depth: int) -> Any:
         self._count(3)

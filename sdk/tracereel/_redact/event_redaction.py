@@ -34,17 +34,10 @@ ERRORS: Final = ("original_error", "primary_error")
 """Fields with errors as text, `TypeName: message`; without content only the name is kept."""
 COPIED: Final = frozenset(semconv.CONTENT_FIELDS) - {"documents"}
 """Content that scopes copy with `ContentCopies`."""
-LABELS: Final = frozenset(
-    {"agent_name", "agent_version", "service", "input_type", "output_type", "llm_provider", "stage"}
-    | {"llm_model", "decision_type", "decision_category", "error_type", "error_code", "span_name"}
-    | {"error_category", "status", "pipeline_type", "tool_name", "tool_type", "step_name"}
-    | {"primary_agent", "fallback_agent", "retry_reason", "retry_strategy", "trigger_reason"}
-    | {"llm_model_requested", "operation", "finish_reason", "stop_reason", "stop_reason_raw"}
-    | {"message_type", "role", "persistence_strategy", "step_type"}
-)
-"""Fields with few different values: clean ones are cached."""
 OWNERS: Final = ("user_id", "session_id", "request_id")
 """External ids, maybe e-mail addresses: hashed as a whole to keep grouping."""
+
+_HASHED: Final = re.compile(r"sha256:[0-9a-f]{16}")
 
 OWNER_ATTRIBUTES: Final = frozenset(
     {semconv.SPAN_USER_ID, semconv.SPAN_SESSION_ID, semconv.SPAN_REQUEST_ID}
@@ -76,7 +69,9 @@ _LENGTHS: Final = {
 _SHORTEST: Final = 5
 """Characters of the shortest text in which a built-in rule finds something: `pwd=x`."""
 _UNTOUCHED: Final = IDENTITY | {"emitter_seq", "trace_seq", "normalized_id"}
-_MAX_KNOWN: Final = 4096
+_MAX_KNOWN: Final = 2048
+_LONGEST_KNOWN: Final = 1024
+"""Characters of the longest text that is remembered: labels, messages of a conversation."""
 _MAX_NODES: Final = 1_000_000
 _MAX_DEPTH: Final = 40
 _PAYLOAD_DEPTH: Final = 256
@@ -112,10 +107,12 @@ class Privacy:
         }
         self.redacts_copies = not any(name in redaction.fields for name in COPIED)
         """Whether copies of content are redacted while they are made, and not again."""
+        self._untouched_or_copied = self._untouched | COPIED
         self._names: dict[tuple[str, str], str] = {}
         self._known: set[str] = set()
-        self._keys: dict[str, bool] = {}
-        """Clean keys → whether their values are secret."""
+        """Texts that are clean."""
+        self.open_keys: set[str] = set()
+        """Keys that are clean and name no secret."""
 
     def clean(
         self,
@@ -132,17 +129,21 @@ class Privacy:
             strip_content(event)
         if self.acts:
             self.act(event)
-        known, keys = self._known, self._keys
+        known, keys = self._known, self.open_keys
+        untouched = self._untouched_or_copied if skips else self._untouched
         for name, value in list(event.items()):
-            kind = type(value)
-            if value is None or kind is int or kind is float or kind is bool or value is trusted:
+            if value is None:
                 continue
-            if kind is str and value in known and keys.get(name) is False:
-                continue  # a label that was clean before, in a field that names no secret
-            if kind is Cut:
+            kind = type(value)
+            if kind is str:
+                if (value in known and name in keys) or value is trusted:
+                    continue
+            elif kind is int or kind is float or kind is bool:
+                continue
+            elif kind is Cut:
                 event[name + _TRUNCATED] = value.about
                 event[name] = value = _exact(value)
-            if name not in self._untouched and not (skips and name in COPIED):
+            if name not in untouched:
                 event[name] = self._field(name, value)
 
     def payload(self, data: Any) -> tuple[Any, bool]:
@@ -164,14 +165,7 @@ class Privacy:
         if self._built_in and suspicious(new):
             for pattern in PATTERNS:
                 new = pattern.apply(new, count)
-        return new
-
-    def label(self, value: str) -> str:
-        """Return a redacted text that is likely to repeat; cached if unchanged."""
-        if value in self._known:
-            return value
-        new = self.text(value)
-        if new == value and len(value) <= _values.SHORT_LIMIT:
+        if new == value and len(value) <= _LONGEST_KNOWN:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self._known.add(value)
@@ -186,14 +180,13 @@ class Privacy:
 
     def key(self, key: str) -> tuple[str, bool]:
         """Return a redacted key, and whether its values are hidden."""
-        hides = self._keys.get(key)
-        if hides is not None:
-            return key, hides
+        if key in self.open_keys:
+            return key, False
         new, hides = self.text(key), self._built_in and is_sensitive_key(key)
-        if new == key and len(key) <= _values.SHORT_LIMIT:
-            if len(self._keys) >= _MAX_KNOWN:
-                self._keys.clear()
-            self._keys[key] = hides
+        if new == key and not hides and len(key) <= _values.SHORT_LIMIT:
+            if len(self.open_keys) >= _MAX_KNOWN:
+                self.open_keys.clear()
+            self.open_keys.add(key)
         return new, hides
 
     def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -230,7 +223,7 @@ class Privacy:
         return self._built_in
 
     def _attribute(self, key: str, value: str) -> str:
-        return self.owner(value) if key in OWNER_ATTRIBUTES else self.label(value)
+        return self.owner(value) if key in OWNER_ATTRIBUTES else self.text(value)
 
     def _acted(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return attributes with the configured drop and hash actions applied."""
@@ -245,7 +238,7 @@ class Privacy:
 
     def owner(self, value: str) -> str:
         """Return an external id, or its hash if it holds a secret."""
-        return value if self.label(value) == value else hashed(value)
+        return value if self.text(value) == value else hashed(value)
 
     def owner_field(self, name: str, value: str) -> str:
         """Return an external id after the configured action for its field, if any."""
@@ -271,7 +264,7 @@ class Privacy:
                 return self.owner(value)
             if self.key(name)[1]:
                 return self.hidden(value)
-            new = self.label(value) if name in LABELS else self.text(value)
+            new = self.text(value)
             if len(new) > len(value) and name in _LENGTHS:  # a mark is longer than the secret
                 return new[: max(_LENGTHS[name], len(value))]
             return new
@@ -359,6 +352,11 @@ def class_name(text: str) -> str:
 def owner_forms(value: str) -> tuple[str, ...]:
     """Return the forms in which the id of a user or session may be stored: as it is, and hashed."""
     return (value, hashed(value))
+
+
+def owner_key(value: str) -> str:
+    """Return the same key for both forms of the id of a user or session."""
+    return value if _HASHED.fullmatch(value) else hashed(value)
 
 
 def hashed(value: str) -> str:

@@ -34,18 +34,20 @@ def attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _attributes(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     kind = type(value)
+    known: dict[str, Any] = {}
     if kind in PLAIN_TYPES:
-        return {}
+        return known
     if issubclass(kind, dict):
-        found = ((name, dict.get(value, name)) for name in names)
-        return {name: item for name, item in found if item is not None}
+        for name in names:
+            if (item := dict.get(value, name)) is not None:
+                known[name] = item
+        return known
     if issubclass(kind, tuple):
         fields = _fields.get(kind)
         if fields is None:
             fields = _fields[kind] = _field_names(kind)
         own_values = dict(zip(fields, tuple.__iter__(value), strict=False))
         return {name: own_values[name] for name in names if own_values.get(name) is not None}
-    known: dict[str, Any] = {}
     if own := own_fields(value):
         for name in names:
             if (item := own.get(name)) is not None:

@@ -154,12 +154,14 @@ def call_summary(arguments: Sequence[tuple[str, object]], limit: int = SUMMARY_L
 
 def plain(value: Any, *, nodes: int = _PLAIN_NODES, chars: int = _PLAIN_CHARS) -> Any:
     """Convert a value to bounded JSON data with unique keys and without NaN."""
-    return PlainWalk(nodes, chars).visit(value, _PLAIN_DEPTH)
+    walk = PlainWalk(nodes)
+    walk.chars = chars
+    return walk.visit(value, _PLAIN_DEPTH)
 
 
 def converted(value: Any) -> Any:
     """Convert what was recorded already, and bounded, to JSON data: its texts stay whole."""
-    return _WholeTexts(_MAX_NODES, sys.maxsize).visit(value, _MAX_DEPTH)
+    return _WholeTexts(_MAX_NODES).visit(value, _MAX_DEPTH)
 
 
 def plain_dict(value: Any) -> dict[str, Any] | None:
@@ -191,14 +193,12 @@ class PlainWalk(_FieldsWalk[Any]):
 
     longest: int = TEXT_LIMIT
     """Maximum length of a text."""
-
-    def __init__(self, nodes: int, chars: int) -> None:
-        super().__init__(nodes)
-        self._chars = chars
+    chars: int = sys.maxsize
+    """Maximum length of all texts."""
 
     def text(self, value: str) -> Any:
-        kept = shortened(value, max(min(self.longest, self._chars), 1))
-        self._chars -= len(kept)
+        kept = shortened(value, max(min(self.longest, self.chars), 1))
+        self.chars -= len(kept)
         return kept
 
     def scalar(self, value: Any, kind: type) -> Any:

@@ -72,6 +72,8 @@ def look_at(lines: Sequence[bytes], *, now_ns: int | None = None) -> Answered:
 
 
 def _closes(line: bytes) -> bool:
+    if len(line) <= semconv.LARGE_CONTENT:
+        return line.find(_CLOSES, -_TAIL) >= 0
     end = _end_of_facts(line)
     return line.find(_CLOSES, max(0, end - _TAIL), end) >= 0
 

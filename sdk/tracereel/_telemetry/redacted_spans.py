@@ -28,8 +28,10 @@ class PrivateSpans(Spans):
         privacy: Privacy,
         on_provider: Callable[[TracerProvider], None] = lambda _provider: None,
         on_marked: Callable[[MarkedSpan], None] = lambda _span: None,
+        *,
+        says_lost: bool = True,
     ) -> None:
-        super().__init__(provider, on_provider, on_marked)
+        super().__init__(provider, on_provider, on_marked, says_lost=says_lost)
         self.privacy = privacy
 
     def _handed_out(self, span: Span) -> Span:

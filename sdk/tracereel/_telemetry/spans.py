@@ -85,7 +85,8 @@ class Spans:
 
     The global provider is looked up at each start because programs may set it late; it is never set
     here. Without a provider, or with one that only the SDK listens to, a span only has ids: a real one
-    would not be exported, and would make up most of the cost of a traced call.
+    would not be exported, and would make up most of the cost of a traced call. Without a provider, the
+    program learns that its own spans are lost, if `says_lost`.
     """
 
     def __init__(
@@ -93,8 +94,11 @@ class Spans:
         provider: trace.TracerProvider | None,
         on_provider: Callable[[trace.TracerProvider], None] = lambda _provider: None,
         on_marked: Callable[[MarkedSpan], None] = lambda _span: None,
+        *,
+        says_lost: bool = True,
     ) -> None:
         self._given = provider
+        self._says_lost = says_lost
         self._on_provider = on_provider
         self._on_marked = on_marked
         self._tracer: Tracer | None = None
@@ -118,9 +122,10 @@ class Spans:
         here = otel_context.get_current() if context is None else context
         current = here.get(_SPAN)
         if tracer is None or not getattr(self._tracer_of, "wants_own_spans", True):
-            if tracer is None and not _searched:
+            loses = tracer is None and self._says_lost
+            if loses and not _searched:
                 _search_tracers()
-            started = _unseen(here, current, _LostSpan if tracer is None else _OwnSpan)
+            started = _unseen(here, current, _LostSpan if loses else _OwnSpan)
             # One attribute, because few programs add events to the span.
             started.span.about = name, kind, current, start_ns, self._on_marked  # type: ignore[attr-defined]
             return started
@@ -226,6 +231,7 @@ class _LostSpan(_OwnSpan):
 def _search_tracers() -> None:
     """Warn before the first span is lost, if a module of the program uses OpenTelemetry by then."""
     _searched.append(True)
+    used = {id(trace), id(sys.modules.get("opentelemetry")), id(trace.get_tracer)}
     for name, module in list(sys.modules.items()):
         # OpenTelemetry's outermost package has no file.
         if not isinstance(module, ModuleType) or name == "opentelemetry":
@@ -236,7 +242,7 @@ def _search_tracers() -> None:
         if isinstance(file, str) and any(place in file for place in _INSTALLED):
             continue
         for value in list(names.values()):
-            if value is trace or type(value) is ProxyTracer:
+            if id(value) in used or type(value) is ProxyTracer:
                 _warn_of_lost_spans()
                 return
 

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = next((word for word in words if not word.startswith("-")), None)
     _survive_any_encoding()
     try:
-        return _run(name, words)
+        return _run(name, words, owns_process=argv is None)
     except registry.CommandUnavailableError as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
@@ -53,11 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run(name: str | None, words: list[str]) -> int:
+def _run(name: str | None, words: list[str], *, owns_process: bool) -> int:
     known = registry.help_lines()
     command = registry.load(name) if name is not None and name in known else None
     parser = build_parser({command.name: command} if command is not None else None)
     args, unknown = parser.parse_known_args(words)
+    args.owns_process = owns_process
     if unknown:
         # Report by the command's parser, whose usage lists its options.
         complain = getattr(args, "complain", parser.error)

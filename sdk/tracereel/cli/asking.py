@@ -3,16 +3,23 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tracereel.cli import connection
 from tracereel.cli.terminal import Terminal, clean, harmless_json
-from tracereel.client import Client, ClientError, CollectorUnavailableError, NotFoundError
+from tracereel.client import (
+    Client,
+    ClientError,
+    CollectorUnavailableError,
+    NotFoundError,
+    RunAsked,
+)
 
 EXIT_NO: Final = 1
 EXIT_NO_ANSWER: Final = 2
 TIMEOUT: Final = 60.0
+_MAX_ASKED: Final = 100
 _FILTERS: Final = {
     "agent": "Agent; may be given several times, as may all of these.",
     "pipeline": "Type of pipeline.",
@@ -74,12 +81,7 @@ def add_run_filters(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("filters by problems")
     for name in _LEAST:
         _add_figure(chosen, f"min_{name}", f"At least so many {name}.")
-    scored = parser.add_argument_group("filters by scores of a run or its steps")
-    for name, (value, text) in _OF_SCORES.items():
-        option = f"--{name.replace('_', '-')}"
-        scored.add_argument(option, action="append", dest=name, metavar=value, help=text)
-    _add_figure(scored, "min_score", "Scored at least so; yes is 1, no is 0.")
-    _add_figure(scored, "max_score", "Scored at most so.")
+    add_score_filters(parser, "a run or its steps")
     decided = parser.add_argument_group("filters by one decision")
     for name, (value, text) in _OF_DECISIONS.items():
         option = f"--{name.replace('_', '-')}"
@@ -88,6 +90,16 @@ def add_run_filters(parser: argparse.ArgumentParser) -> None:
         _add_figure(decided, f"{end}_decision_confidence", f"{text} confidence of the decision.")
     text = "Decided although the confidence was below the threshold."
     decided.add_argument("--below-threshold", action="store_const", const=True, help=text)
+
+
+def add_score_filters(parser: argparse.ArgumentParser, rated: str) -> None:
+    """Add the filters by scores."""
+    scored = parser.add_argument_group(f"filters by scores of {rated}")
+    for name, (value, text) in _OF_SCORES.items():
+        option = f"--{name.replace('_', '-')}"
+        scored.add_argument(option, action="append", dest=name, metavar=value, help=text)
+    _add_figure(scored, "min_score", "Scored at least so; yes is 1, no is 0.")
+    _add_figure(scored, "max_score", "Scored at most so.")
 
 
 def _add_figure(group: Any, name: str, text: str) -> None:
@@ -110,8 +122,26 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 def filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the filters that were given."""
     ranges = (f"{end}_{name}" for end in ("min", "max") for name in _MEASURED)
-    names = (*_FILTERS, *_OF_SCORES, *_OF_DECISIONS, "below_threshold", "q", *ranges, *more)
+    return _given(
+        args, *_FILTERS, *_OF_SCORES, *_OF_DECISIONS, "below_threshold", "q", *ranges, *more
+    )
+
+
+def score_filters_of(args: argparse.Namespace, *more: str) -> dict[str, Any]:
+    """Return the filters by scores that were given."""
+    return _given(args, *_OF_SCORES, "min_score", "max_score", *more)
+
+
+def _given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
+def asked(client: Client, trace_ids: Sequence[str]) -> dict[str, RunAsked]:
+    """Return what runs were asked and answered last, by trace id."""
+    found: dict[str, RunAsked] = {}
+    for start in range(0, len(trace_ids), _MAX_ASKED):
+        found |= client.asked(trace_ids[start : start + _MAX_ASKED])
+    return found
 
 
 Show = Callable[[argparse.Namespace, Client, Terminal], int]

@@ -19,7 +19,10 @@ BASE_COMMANDS: Final = {
     "tail": "Watch what the collector receives, live.",
     "agents": "Show what agents did lately.",
     "diff": "Compare two runs step by step.",
+    "score": "Rate a run, a step or a session.",
     "sessions": "List conversations, or show one.",
+    "fleet": "Run many recorded runs again with this code, and group what differs.",
+    "bisect": "Find the first commit with which a run is replayed differently.",
     "test-from": "Make a pytest from a recorded run.",
     "doctor": "Say what is configured, reachable, writable and installed.",
     "ship": "Deliver the events that ended processes left behind.",
@@ -39,7 +42,7 @@ COLLECTOR_COMMANDS: Final = {
     "clock": "Show the trusted clock, or confirm a jump of the wall clock.",
     "migrate-store": "Copy the embedded store into a ClickHouse server.",
     "quarantine": "List, show, retry and drop what could not be stored.",
-    "schema": "Print the tables, as statements for a ClickHouse server of one's own.",
+    "schema": "Create, upgrade or print the tables of a ClickHouse server or a cluster.",
 }
 """Commands of the collector, listed here so that `--help` does not import it."""
 

@@ -33,7 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "trace_id", metavar="TRACE_ID", help="The run; the file of a tape can be run again."
     )
-    add_options(parser, json_help="Print the collector's JSON as it is, for machines.")
+    add_options(
+        parser,
+        json_help="Print JSON for machines: the collector's as it is, or the report of a re-execution.",
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--play", action="store_true", help="Play it again, at its own pace.")
     how.add_argument(
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 def _unread(args: argparse.Namespace) -> str | None:
     """Return an error message for options that would be ignored."""
     if rerun.is_asked_for(args):
-        shown = {"--play": args.play, "--at": args.at, "--json": args.json}
+        shown = {"--play": args.play, "--at": args.at}
         for option, given in shown.items():
             if given:
                 return f"{option} shows what was recorded: it does not go with re-execution"

@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import tracereel
+from tracereel._core import replay_guard
 from tracereel.cli import connection
-from tracereel.cli.asking import EXIT_NO, client_of, failed, with_exit_status
+from tracereel.cli.asking import EXIT_NO, client_of, failed, print_json, with_exit_status
 from tracereel.cli.terminal import clean, quoted
 from tracereel.client import Client
 from tracereel.config import Config
+from tracereel.errors import NetworkBlockedError, NotAllowedError
 from tracereel.tape import format as tape_format
-from tracereel.tape.divergence import DivergenceError, NotAllowedError, TapeEndedError
+from tracereel.tape import isolation
+from tracereel.tape.divergence import DivergenceError, TapeEndedError
 from tracereel.tape.entry import entry_point, load_function
 from tracereel.tape.format import Tape, TapeError
-from tracereel.tape.guards import NetworkBlockedError
+from tracereel.tape.options import MODES
 from tracereel.tape.overrides import Override, choice_like, result_like
-from tracereel.tape.player import MODES
 from tracereel.tape.replaying import Replaying, check, fetched, fork, replay
+from tracereel.tape.report import Report
 
 _NEXT: Final = {
     "strict": "All differences: --mode report. Real calls from the first one on: --mode live-after.",
@@ -29,7 +32,7 @@ _NEXT: Final = {
 _FLAGS: Final = {
     "--fork": "Record what comes of it as a run of its own: calls are served up to where a change"
     " leads elsewhere, and made for real from there on.",
-    "--no-keep": "Do not tell the collector what came of it.",
+    "--keep": "Store the result at the collector, to show with the run; a fork is always stored.",
     "--freeze": "Time, random numbers and UUIDs as in every replay.",
 }
 _CHANGE: Final = "TARGET=JSON"
@@ -40,7 +43,7 @@ _REPEATABLE: Final = {
     ),
     "--allow-network": (
         "HOST",
-        "A host that may be reached; may be given again. A fork may reach all, if none is named.",
+        "A host that may be reached; may be given again. Forks too reach only these.",
     ),
     "--result": (
         _CHANGE,
@@ -137,18 +140,54 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     try:
         tape, client = tape_of(args)
-        again, function = _prepared(args, tape, client)
-        if client is not None and not args.no_keep:
-            again.keep_in(client)
-        refused = _executed(again, function)
+        check(tape)
+        _check_mode(args)
+        # The guard is there before the program is imported, which may start threads, and stays
+        # until the process ends, for what is still running then.
+        with replay_guard.installed(
+            allow=args.allow, hosts=args.allow_network, stays=args.owns_process
+        ):
+            network = _leave_network(args)
+            again, function = _prepared(args, tape, client)
+            if client is not None and (args.keep or _forks(args)):
+                again.keep_in(client)
+            refused = _executed(again, function, quiet=args.json)
+            again.report.network = network
+            return _told(args, again, client, refused)
     except TapeError as error:
+        if args.json:
+            report = Report(args.trace_id, mode=args.mode, unplayable=str(error))
+            print_json(report.to_json())
+            return EXIT_NO
         return failed(args.command, str(error), EXIT_NO)
+
+
+def _leave_network(args: argparse.Namespace) -> str:
+    """Leave the network, if the run may not use it; return why not."""
+    if not args.owns_process or args.allow_network or args.keep or not _only_compares(args):
+        return ""
+    if problem := isolation.leave_network():
+        _announce(
+            f"no network namespace ({problem}): sockets that are not Python's, as those of gRPC and"
+            " uvloop, can reach the network"
+        )
+    return problem
+
+
+def _only_compares(args: argparse.Namespace) -> bool:
+    return not _forks(args) and args.mode != "live-after"
+
+
+def _told(args: argparse.Namespace, again: Replaying, client: Client | None, refused: str) -> int:
+    """Print the report and return the exit status."""
+    if args.json:
+        return _as_json(args, again, refused)
     for line in str(again.report).splitlines():
         print(" " * (len(line) - len(line.lstrip())) + clean(line))
     if _forks(args):
         return _forked(args, again, client, refused)
-    if refused:
-        return failed(args.command, refused, EXIT_NO)
+    if refused or again.report.refused:
+        return failed(args.command, refused or again.report.refused, EXIT_NO)
     if again.report.divergences and _changes(args):
         print("To see what comes of a change, and record it as a run of its own: --fork.")
     elif again.report.divergences and args.mode in _NEXT:
@@ -156,13 +195,29 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if again.report.identical else EXIT_NO
 
 
-def _prepared(args: argparse.Namespace, tape: Tape, client: Client | None) -> tuple[Replaying, Any]:
-    """Return the re-execution and the function to call in it."""
-    check(tape)
+def _as_json(args: argparse.Namespace, again: Replaying, refused: str) -> int:
+    """Print the report as one line of JSON."""
+    report = again.report.to_json()
+    if not _forks(args):
+        print_json(report)
+        return 0 if again.report.identical else EXIT_NO
+    try:
+        report["recorded_as"] = again.tape.trace_id
+    except TapeError:
+        report["recorded_as"] = None
+    print_json(report)
+    return EXIT_NO if refused or report["recorded_as"] is None else 0
+
+
+def _check_mode(args: argparse.Namespace) -> None:
     if _forks(args) and args.mode != MODES[0]:
         raise TapeError(
             f"a fork has no --mode {args.mode}: what is different in it is made for real"
         )
+
+
+def _prepared(args: argparse.Namespace, tape: Tape, client: Client | None) -> tuple[Replaying, Any]:
+    """Return the re-execution and the function to call in it."""
     if _forks(args) and client is not None:
         _record_in_collector(connection.config_of(args))
     # Load before the replay starts: import-time work is not part of the run.
@@ -173,8 +228,8 @@ def _prepared(args: argparse.Namespace, tape: Tape, client: Client | None) -> tu
         "overrides": _overrides(args, tape),
     }
     if _forks(args):
-        allowed = args.allow_network or True
-        return fork(tape, at=args.fork_at, allow_network=allowed, **options), function
+        hosts = args.allow_network
+        return fork(tape, at=args.fork_at, allow_network=hosts, **options), function
     return replay(tape, mode=args.mode, allow_network=args.allow_network, **options), function
 
 
@@ -189,12 +244,13 @@ def _record_in_collector(settings: Config) -> None:
         os.environ["TRACEREEL_API_KEY"] = settings.api_key
 
 
-def _executed(again: Replaying, function: Any) -> str:
+def _executed(again: Replaying, function: Any, *, quiet: bool = False) -> str:
     """Run the function against the tape; return why it was stopped, if it was not allowed to go on."""
     try:
         with again:
             result = again.call(function)
-        print(f"result: {clean(repr(result))[:2000]}")
+        if not quiet:
+            print(f"result: {clean(repr(result))[:2000]}")
     except (DivergenceError, TapeEndedError):
         pass
     except TapeError:
@@ -202,7 +258,8 @@ def _executed(again: Replaying, function: Any) -> str:
     except (NotAllowedError, NetworkBlockedError) as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - raised by the program, maybe also when recorded
-        print(f"raised: {clean(repr(error))[:2000]}")
+        if not quiet:
+            print(f"raised: {clean(repr(error))[:2000]}")
     return ""
 
 

@@ -8,18 +8,22 @@ from urllib.parse import quote
 from tracereel.cli.asking import (
     add_limit,
     add_options,
+    add_score_filters,
     add_window,
+    asked,
     collector_command,
     print_json,
     print_lines,
+    score_filters_of,
 )
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import duration, joined, money
 from tracereel.cli.tables import Cell, TableColumn, table
 from tracereel.cli.terminal import Terminal, clean
 from tracereel.cli.traces import STATUS_STYLES, moment
-from tracereel.client import Client, Conversation, Session, Turn
+from tracereel.client import Client, Conversation, Session, ShortScore, Turn
 
+_SCORES: Final = 4
 _COLUMNS: Final = (
     TableColumn("last active", needed=6, least=19),
     TableColumn("turns", right=True, least=9, needed=7),
@@ -27,7 +31,9 @@ _COLUMNS: Final = (
     TableColumn("user", needed=4, least=8),
     TableColumn("tokens", right=True, least=9, needed=2),
     TableColumn("cost", right=True, least=9, needed=5),
-    TableColumn("first prompt", needed=3, least=12),
+    TableColumn("asked", needed=3, least=12),
+    TableColumn("answered", needed=0, least=12),
+    TableColumn("scores", needed=1, least=12),
     TableColumn("session", needed=9, least=24),
 )
 
@@ -40,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser, json_help="Print JSON: one conversation, or one a line.")
     add_window(parser)
     parser.add_argument("--user", metavar="USER", help="Only those of a user.")
+    add_score_filters(parser, "the session")
     add_limit(parser, 20, "conversations")
 
 
@@ -48,15 +55,24 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
     """Show one conversation, or a table of all."""
     if args.session_id:
         return _one(args, client, terminal)
-    sessions = client.find_sessions(
-        since=args.since, until=args.until, user=args.user, most=args.limit
-    )
+    chosen = score_filters_of(args, "since", "until", "user")
+    sessions = client.find_sessions(most=args.limit, scores=_SCORES, **chosen)
     with progress("searching") as shown:
         found = shown.collect(sessions, args.limit)
     if args.json:
         for session in found:
             print_json(session.model_dump(mode="json"))
     else:
+        lacking = [each.last_trace_id for each in found if not (each.asked or each.answered)]
+        said = asked(client, [each for each in lacking if each])
+        found = [
+            each.model_copy(
+                update=said[each.last_trace_id].model_dump(include={"asked", "answered"})
+            )
+            if each.last_trace_id in said
+            else each
+            for each in found
+        ]
         print_lines(table(_COLUMNS, map(_row, found), terminal, empty="no conversations"))
     return 0
 
@@ -79,15 +95,26 @@ def _row(session: Session) -> list[Cell | str]:
         ", ".join(session.users),
         f"{session.tokens:,}" if session.tokens else "",
         money(session.cost_usd) if session.cost_usd else "",
-        session.first_prompt or session.name or "",
+        session.asked or session.first_prompt or session.name or "",
+        session.answered or "",
+        ", ".join(map(_score, session.scores)),
         session.session_id,
     ]
+
+
+def _score(score: ShortScore) -> str:
+    value = score.value
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    return f"{score.name} {value:g}" if isinstance(value, float) else f"{score.name} {value or ''}"
 
 
 def _turns(conversation: Conversation, terminal: Terminal) -> Iterator[str]:
     """Yield prompts and responses of a conversation, turn by turn."""
     head = [f"session {conversation.session_id}", ", ".join(conversation.users)]
     yield _fitted(joined(head), 0, terminal, "bold")
+    for score in conversation.scores:
+        yield _fitted(f"score     {joined([_score(score), score.comment or ''])}", 0, terminal)
     for number, turn in enumerate(conversation.turns, 1):
         yield ""
         yield from _turn(number, turn, terminal)

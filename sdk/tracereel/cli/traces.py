@@ -1,6 +1,7 @@
 """`tracereel traces`: list runs that match filters."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, get_args
 
@@ -10,6 +11,7 @@ from tracereel.cli.asking import (
     add_options,
     add_run_filters,
     add_window,
+    asked,
     collector_command,
     filters_of,
     print_json,
@@ -41,8 +43,8 @@ _COLUMNS: Final = (
     TableColumn("retries", right=True, least=9, needed=2),
     TableColumn("tokens", right=True, least=9, needed=2),
     TableColumn("cost", right=True, least=9, needed=4),
-    TableColumn("prompt", needed=1, least=12),
-    TableColumn("answer", needed=0, least=12),
+    TableColumn("asked", needed=1, least=12),
+    TableColumn("answered", needed=0, least=12),
     TableColumn("trace", needed=9, least=40),
 )
 
@@ -75,8 +77,21 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
         for each in runs:
             print_json(each.model_dump(mode="json"))
     else:
+        runs = with_asked(client, runs)
         print_lines(table(_COLUMNS, map(_row, runs), terminal, empty="no runs"))
     return 0
+
+
+def with_asked(client: Client, runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with question and answer; those of spans are read from their content."""
+    lacking = [run.trace_id for run in runs if run.spans and not (run.prompt or run.answer)]
+    said = asked(client, lacking)
+    return [
+        run.model_copy(update={"prompt": each.asked, "answer": each.answered})
+        if (each := said.get(run.trace_id))
+        else run
+        for run in runs
+    ]
 
 
 def _row(run: Run) -> list[Cell | str]:

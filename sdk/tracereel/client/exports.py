@@ -1,5 +1,6 @@
 """Rows of an export: lines, files that appear when complete, and counts."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,12 +34,18 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears under its name only when complete."""
+def whole_file(path: str | Path, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears under its name only when complete.
+
+    Args:
+        private: whether only its owner may read it.
+    """
     target = Path(path)
     part = target.with_name(f"{target.name}.part")
+    mode = 0o600 if private else 0o666
     try:
-        with part.open("wb") as file:
+        part.unlink(missing_ok=True)  # it would keep its permissions
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
         part.replace(target)
     finally:

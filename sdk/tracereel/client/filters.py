@@ -38,8 +38,8 @@ class Filters(TypedDict, total=False):
     max_confidence: float
 
 
-class RunFilters(Filters, total=False):
-    """Filters of the run search."""
+class ScoredFilters(TypedDict, total=False):
+    """Filters by time and scores of runs and sessions."""
 
     since: Moment
     until: Moment
@@ -49,6 +49,17 @@ class RunFilters(Filters, total=False):
     min_score: float
     """Minimum value; `true` is 1, `false` is 0."""
     max_score: float
+
+
+class SessionFilters(ScoredFilters, total=False):
+    """Filters of sessions."""
+
+    user: str
+
+
+class RunFilters(Filters, ScoredFilters, total=False):
+    """Filters of the run search."""
+
     decision_type: Words
     """Types of decisions; one decision must match this and all other decision filters."""
     decision_category: Words
@@ -74,7 +85,9 @@ class TailFilters(Filters, total=False):
 _RENAMED: Final = {"since": "from", "until": "to"}
 
 
-def checked(filters: Mapping[str, Any], kind: type[Filters]) -> Mapping[str, Any]:
+def checked(
+    filters: Mapping[str, Any], kind: type[Filters] | type[SessionFilters]
+) -> Mapping[str, Any]:
     """Return the filters if all are known; an older collector would ignore a misspelt one."""
     known = kind.__annotations__.keys()
     if unknown := sorted(set(filters) - known):

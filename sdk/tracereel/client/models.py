@@ -82,6 +82,20 @@ class Run(Model):
     """Text around the first hit of a text search."""
 
 
+class RunAsked(Model):
+    """What a run was asked and answered last, from its spans."""
+
+    trace_id: str
+    asked: str | None = None
+    answered: str | None = None
+
+
+class AskedPage(Model):
+    """Questions and answers of runs."""
+
+    runs: tuple[RunAsked, ...]
+
+
 class RunPage(Model):
     """Page of search results."""
 
@@ -292,12 +306,23 @@ class Replayable(Model):
     """Processes with a separate tape for this run, beside the root tape."""
 
 
+class ShortScore(Model):
+    """Score in a list of runs or sessions."""
+
+    name: str
+    value: float | bool | str | None = None
+    comment: str | None = None
+
+
 class Session(Model):
     """Session in a list."""
 
     session_id: str
     name: str | None = None
     first_prompt: str | None = None
+    asked: str | None = None
+    """Question of the last turn."""
+    answered: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     turns: int = 0
@@ -307,6 +332,8 @@ class Session(Model):
     cost_usd: float | None = None
     users: tuple[str, ...] = ()
     last_trace_id: str | None = None
+    scores: tuple[ShortScore, ...] = ()
+    """Newest scores of the session itself."""
 
 
 class SessionPage(Model):
@@ -327,6 +354,8 @@ class Conversation(Model):
 
     session_id: str
     users: tuple[str, ...] = ()
+    scores: tuple[ShortScore, ...] = ()
+    """Newest scores of the session itself."""
     turns: tuple[Turn, ...] = ()
     truncated: bool = False
 
@@ -376,10 +405,11 @@ class Deleted(Model):
 
 
 class Score(Model):
-    """Score of a run or step."""
+    """Score of a run, a step or a session."""
 
     id: str
-    trace_id: str
+    trace_id: str | None = None
+    session_id: str | None = None
     name: str
     value: float | bool | str | None = None
     value_type: str = ""

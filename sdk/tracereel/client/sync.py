@@ -1,7 +1,7 @@
 """Synchronous client with one method per request to a collector."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 from urllib.parse import quote
@@ -13,10 +13,19 @@ from tracereel.client.errors import (
     UnexpectedAnswerError,
 )
 from tracereel.client.exports import Progress, RowCounter, Table, lines_of, whole_file
-from tracereel.client.filters import Moment, RunFilters, TailFilters, Words, as_params, checked
+from tracereel.client.filters import (
+    Moment,
+    RunFilters,
+    SessionFilters,
+    TailFilters,
+    Words,
+    as_params,
+    checked,
+)
 from tracereel.client.models import (
     Agent,
     AgentPage,
+    AskedPage,
     Completeness,
     Conversation,
     Deleted,
@@ -24,6 +33,7 @@ from tracereel.client.models import (
     Replay,
     Replayable,
     Run,
+    RunAsked,
     RunPage,
     RunState,
     Score,
@@ -206,32 +216,31 @@ class Client(Transport):
 
         return _all_items(fetch, "traces", most=most, page_size=page_size)
 
+    def asked(self, trace_ids: Sequence[str]) -> dict[str, RunAsked]:
+        """Return the last question and answer of runs that only spans describe, at most 100."""
+        page = self.fetch_model(AskedPage, "/v1/asked", {"trace_id": list(trace_ids)})
+        return {run.trace_id: run for run in page.runs}
+
     def sessions(
         self,
         *,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        user: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        scores: int = 0,
+        **filters: Unpack[SessionFilters],
     ) -> SessionPage:
-        """Return a page of sessions, the most recently active first."""
-        params = as_params({"since": since, "until": until, "user": user})
-        params |= {"limit": limit, "cursor": cursor}
+        """Return a page of sessions, the most recently active first, each with its newest `scores`."""
+        params = as_params(checked(filters, SessionFilters))
+        params |= {"limit": limit, "cursor": cursor, "scores": scores or None}
         return self.fetch_model(SessionPage, "/v1/sessions", params)
 
     def find_sessions(
-        self,
-        *,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        user: str | None = None,
-        most: int | None = None,
+        self, *, most: int | None = None, scores: int = 0, **filters: Unpack[SessionFilters]
     ) -> Iterator[Session]:
         """Yield all sessions (or the first `most`), fetching pages on demand."""
 
         def fetch(cursor: str | None, size: int) -> SessionPage:
-            return self.sessions(since=since, until=until, user=user, limit=size, cursor=cursor)
+            return self.sessions(limit=size, cursor=cursor, scores=scores, **filters)
 
         return _all_items(fetch, "sessions", most=most, page_size=100)
 
@@ -291,24 +300,33 @@ class Client(Transport):
     ) -> Mapping[str, Any]:
         """Add a score to a run or step; an existing `id` is updated."""
         path_of(trace_id)
-        given = {
-            "id": id,
-            "trace_id": trace_id,
-            "name": name,
-            "value": value,
-            "comment": comment,
-            "span_id": span_id,
-            "execution_id": execution_id,
-            "agent_name": agent_name,
-            "source": source,
-            "author": author,
-        }
+        given = {"trace_id": trace_id, "name": name, "value": value, "comment": comment}
+        given |= {"span_id": span_id, "execution_id": execution_id, "agent_name": agent_name}
+        return self._give_score({**given, "source": source, "author": author, "id": id})
+
+    def score_session(
+        self,
+        session_id: str,
+        name: str,
+        value: float | bool | str | None = None,
+        *,
+        comment: str | None = None,
+        source: str | None = None,
+        author: str | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the field
+    ) -> Mapping[str, Any]:
+        """Add a score to a session; an existing `id` is updated."""
+        given = {"session_id": session_id, "name": name, "value": value, "comment": comment}
+        return self._give_score({**given, "source": source, "author": author, "id": id})
+
+    def _give_score(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.post_json("/v1/scores", {k: v for k, v in given.items() if v is not None})
 
     def scores(
         self,
         *,
         trace_id: str | None = None,
+        session: str | None = None,
         name: str | None = None,
         agent: str | None = None,
         source: str | None = None,
@@ -323,6 +341,7 @@ class Client(Transport):
         """Return a page of scores, the newest first; `q` are words that the comment must contain."""
         params: Params = {
             "trace_id": trace_id,
+            "session": session,
             "name": name,
             "agent": agent,
             "source": source,

@@ -115,6 +115,8 @@ class ModelCallContent(_Frozen):
     tokens_per_second: float | None = None
     cut: ContentCut | None = None
     """Messages that were removed from the middle of `input`."""
+    omitted: Literal[True] | None = None
+    """Whether content was not stored yet, or too much for one answer: read it again."""
 
 
 class ToolCallContent(_Frozen):
@@ -126,6 +128,8 @@ class ToolCallContent(_Frozen):
     arguments: Any = None
     result: Any = None
     cut: ContentCut | None = None
+    omitted: Literal[True] | None = None
+    """Whether content was not stored yet, or too much for one answer: read it again."""
 
 
 class ValueContent(_Frozen):
@@ -139,6 +143,8 @@ class ValueContent(_Frozen):
     answered: str | None = None
     """The last answer in the output."""
     cut: ContentCut | None = None
+    omitted: Literal[True] | None = None
+    """Whether content was not stored yet, or too much for one answer: read it again."""
 
 
 Content = Annotated[ModelCallContent | ToolCallContent | ValueContent, Field(discriminator="kind")]

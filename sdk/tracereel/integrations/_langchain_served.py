@@ -9,9 +9,9 @@ import functools
 import inspect
 from typing import Any, Final
 
-from tracereel._core import context, tape_session
+from tracereel._core import context, replay_guard, tape_session
 from tracereel._core.executions.scope import ExecutionScope
-from tracereel.integrations import _packages
+from tracereel.integrations import _framework_boundary, _packages
 
 with _packages.needed("langchain"):
     from langchain_core.retrievers import BaseRetriever
@@ -20,6 +20,7 @@ with _packages.needed("langchain"):
 _OPEN: Final = "call_of_a_framework"
 """Note on an execution whose call has begun but whose work has not."""
 EFFECT: Final = "effect"
+_OF_FRAMEWORK: Final = ("config", "run_manager")
 _WORK: Final = {
     BaseTool: ("_run", "_arun"),
     BaseRetriever: ("_get_relevant_documents", "_aget_relevant_documents"),
@@ -85,24 +86,34 @@ def _worker(work: Any) -> Any:
 
         @functools.wraps(work)
         async def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
-            call = _begin(self, work, "async")
+            call = _begin(self, "async")
             if call is None:
-                return await work(self, *args, **kwargs)
+                if not _unreported(self):
+                    return await work(self, *args, **kwargs)
+                return await _framework_boundary.call_async(
+                    *(self.name, _effect_of(self), _inputs(args, kwargs)),
+                    lambda: work(self, *args, **kwargs),
+                )
             return await tape_session.run_async(call, work, (self, *args), kwargs)
 
         return run_async
 
     @functools.wraps(work)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _begin(self, work, "sync")
+        call = _begin(self, "sync")
         if call is None:
-            return work(self, *args, **kwargs)
+            if not _unreported(self):
+                return work(self, *args, **kwargs)
+            return _framework_boundary.call(
+                *(self.name, _effect_of(self), _inputs(args, kwargs)),
+                lambda: work(self, *args, **kwargs),
+            )
         return tape_session.run(call, work, (self, *args), kwargs)
 
     return run
 
 
-def _begin(owner: Any, work: Any, form: str) -> Any:
+def _begin(owner: Any, form: str) -> Any:
     """Begin the call on its tape.
 
     Return `None` without a tape, or if the work is part of a call that has begun.
@@ -113,16 +124,37 @@ def _begin(owner: Any, work: Any, form: str) -> Any:
     session = scope.recorder.tape
     if session is None:
         return None
-    return session.begin(
+    execution.notes[_framework_boundary.BEGUN] = True
+    effect = _effect_of(owner) if isinstance(owner, BaseTool) else "read"
+    begun = session.begin(
         execution,
         around=execution.parent,
         kind=execution.kind,
         name=execution.name,
-        function=_function_of(owner) or work,
+        function=None,
         arguments=scope.arguments,
         form=form,
-        effect=_effect_of(owner) if isinstance(owner, BaseTool) else "read",
+        effect=effect,
     )
+    if replay_guard.engaged:
+        tape_session.check(begun, execution.kind, execution.name, effect, execution.parent)
+    return begun
+
+
+def _unreported(owner: Any) -> bool:
+    """Return whether no handler has reported this call of a tool, which a tape should have."""
+    return (
+        isinstance(owner, BaseTool)
+        and _framework_boundary.is_needed()
+        and _framework_boundary.traced_inside(_function_of(owner)) is None
+    )
+
+
+def _inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a tool, without those of the framework."""
+    given = {f"arg{place}": value for place, value in enumerate(args)}
+    given |= {name: value for name, value in kwargs.items() if name not in _OF_FRAMEWORK}
+    return given
 
 
 def _function_of(owner: Any) -> Any:

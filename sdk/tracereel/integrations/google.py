@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from tracereel._runtime import guard
 from tracereel.integrations import _client_hooks, _compat, _packages
-from tracereel.integrations._bodies import ChunkBody, decoded, followed, followed_async
+from tracereel.integrations._bodies import ChunkBody, decoded, followed, followed_async, watch
 from tracereel.integrations._client_hooks import ClientWork, Hook, Original
 from tracereel.integrations._dialects import GOOGLE, GOOGLE_DECISIONS, GOOGLE_EMBEDDINGS
 from tracereel.integrations._model_call import ModelCall, begin, retry_reason
@@ -212,7 +212,18 @@ def _asked(
 
 def _decided(work: GoogleWork, result: Any) -> Any:
     with guard.Guard("client_answer"):
-        work.call.answered(result)
+        # A raw response has the HTTP response; that of a streaming one is unread.
+        response = getattr(result, "http_response", None)
+        if response is None:
+            work.call.answered(result)
+            return result
+        work.call.headers(response.headers)
+        if not response.is_closed:
+            watch(response, work.call, work.adapter)
+        elif (answer := decoded(response.content)) is not None:
+            work.call.answered(answer)
+        else:
+            work.call.nothing()
     return result
 
 

@@ -49,7 +49,9 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
 
 The input does not include `cache_read` and `cache_written` (Anthropic, Bedrock).
 """
-_REQUIRED: Final = ("input", "output", "cache_read", "cache_written", "thoughts")
+_MEANINGS: Final = {name: meaning for meaning, names in _FIELDS.items() for name in names}
+_PRECEDENCE: Final = {name: place for place, name in enumerate(_MEANINGS)}
+_REQUIRED: Final = frozenset({"input", "output", "cache_read", "cache_written", "thoughts"})
 """Counts of which a usage has at least one."""
 _INPUT_DETAILS: Final = ("input_token_details", "input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS: Final = (
@@ -61,9 +63,8 @@ def usage_of(message: Any) -> Usage | None:
     """Return the usage of a message or response, or `None` if it has none."""
     found: Usage | None = None
     given = mapping(message)
-    for place in PLACES:
-        if (value := given.get(place[0])) is None:
-            continue
+    for place in [each for each in PLACES if each[0] in given]:
+        value = given[place[0]]
         for name in place[1:]:
             value = mapping(value).get(name)
         if value is None:
@@ -78,22 +79,26 @@ def read_usage(value: Any) -> Usage | None:
     """Read one usage object of any provider; return `None` if it has no counts."""
     if not isinstance(value, dict):
         return None
-    counts = {meaning: _first(value, names) for meaning, names in _FIELDS.items()}
-    if all(counts[meaning] is None for meaning in _REQUIRED):
+    counts: dict[str, int] = {}
+    for name in sorted(_PRECEDENCE.keys() & value.keys(), key=_PRECEDENCE.__getitem__):
+        if (found := count(value[name])) is not None:
+            counts.setdefault(_MEANINGS[name], found)
+    if _REQUIRED.isdisjoint(counts):
         return None
+    known = counts.get
     inside_in, inside_out = _details(value, _INPUT_DETAILS), _details(value, _OUTPUT_DETAILS)
-    total_in = (counts["input"] or 0) + (counts["tool_prompt"] or 0)
+    total_in = known("input", 0) + known("tool_prompt", 0)
     if not inside_in:  # LangChain's details mean that its input already includes cached tokens
-        total_in += (counts["cache_read"] or 0) + (counts["cache_written"] or 0)
-    cached = _either(counts["cache_read"], counts["cached_content"])
+        total_in += known("cache_read", 0) + known("cache_written", 0)
+    cached = known("cache_read", known("cached_content"))
     created = _first(inside_in, ("cache_creation", "cache_write_tokens"))
     reasoning = _first(inside_out, ("reasoning", "reasoning_tokens", "thinking_tokens"))
     return Usage(
         input_tokens=total_in,
-        output_tokens=(counts["output"] or 0) + (counts["thoughts"] or 0),
+        output_tokens=known("output", 0) + known("thoughts", 0),
         cached_tokens=_either(cached, _first(inside_in, ("cache_read", "cached_tokens"))),
-        cache_creation_tokens=_either(counts["cache_written"], created),
-        reasoning_tokens=_either(counts["thoughts"], reasoning),
+        cache_creation_tokens=known("cache_written", created),
+        reasoning_tokens=known("thoughts", reasoning),
     )
 
 
@@ -105,8 +110,6 @@ def _details(value: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _first(value: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    if value.keys().isdisjoint(names):
-        return None
     for name in names:
         given = value.get(name)
         if given is not None and (found := count(given)) is not None:

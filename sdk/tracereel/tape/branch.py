@@ -21,6 +21,7 @@ class Branch:
         self.begins_block = player.begins_block
         self.ended_block = recordings.ended_block
         self.decide = player.decide
+        self.used = recordings.used
 
     def begin(self, execution: "Execution | None", **about: Any) -> Any:
         """Begin a call in the recording and in the player."""
@@ -122,5 +123,6 @@ class _BothServed:
             yield item
 
     def stopped(self, error: BaseException) -> None:
-        self._recorded.raised(error)
+        # First, because it notes the usage that the recording keeps.
         self._served.stopped(error)
+        self._recorded.raised(error)

@@ -6,8 +6,13 @@ name is used, to report the change. Arguments that identify a run (`payloads.UNH
 """
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
 
 from tracereel.tape.format import Call, Tape
+from tracereel.tape.payloads import hash_of
+
+MAX_TRIED: Final = 100
 
 
 class CallPosition:
@@ -68,6 +73,23 @@ class CallPosition:
         self._by_name[key].remove(call)
         return call
 
+    def by_default(
+        self, kind: str, name: str, data: Mapping[str, Any], left: list[str]
+    ) -> Call | None:
+        """Take the next call with these arguments but for parameters that are left at a default.
+
+        The tape does not have them, because they were added to the function since.
+        """
+        for call in self.left_of(kind, name)[:MAX_TRIED]:
+            names = set(left)
+            if names and hash_of({key: data[key] for key in data if key not in names}) == (
+                call.arguments_hash
+            ):
+                self._used = True
+                self.take(call)
+                return call
+        return None
+
     def nearest(self, kind: str, name: str) -> Call | None:
         """Take and return the first remaining call of that name, whatever its arguments."""
         found = self._by_name.get(_key(kind, name))
@@ -116,3 +138,9 @@ class CallPosition:
 
 def _key(kind: str, name: str) -> str:
     return f"{kind}:{name}"
+
+
+def left_at_default(arguments: Any) -> list[str]:
+    """Return the names of parameters that a call leaves at their defaults."""
+    left = getattr(arguments, "left_at_default", None)
+    return left() if left is not None else []

@@ -13,6 +13,9 @@ from types import ModuleType
 from typing import Any, Final
 
 _declared: Final[set[str]] = set()
+_HOOKS: Final = frozenset(
+    {"__getattr__", "__getattribute__", "__call__", "__instancecheck__", "__subclasscheck__"}
+)
 _STARTED: Final = ("__main__", "__mp_main__")
 """Names of the module that Python was started with; every program has one."""
 
@@ -90,13 +93,27 @@ def resolve(path: str, base: type | None = None) -> type | None:
         if part == "<locals>" or not issubclass(type(found), (type, ModuleType)):
             return None
         found = dict_of(found).get(part)
-    if not issubclass(type(found), type) or (base is not None and base not in found.__mro__):
+    if not issubclass(type(found), type):
+        return None
+    bases: tuple[type, ...] = type.__getattribute__(found, "__mro__")
+    if base is not None and base not in bases:
         return None
     # Objects are made without `__init__`, so their finalizer must not run code of the program.
-    if any("__del__" in dict_of(each) for each in found.__mro__):
+    if any("__del__" in dict_of(each) for each in bases):
+        return None
+    # A metaclass of the program would see each look at the class.
+    if any(_looks(each) for each in type.__getattribute__(type(found), "__mro__")):
         return None
     # The name may be bound to another class by now, which is not the one that was recorded.
     return found if path_of(found) == path else None
+
+
+def _looks(metaclass: type) -> bool:
+    """Return whether a metaclass of the program runs code when its classes are used."""
+    module = type.__getattribute__(metaclass, "__module__").partition(".")[0]
+    if module in ("builtins", "abc", "enum", "typing", "pydantic"):
+        return False
+    return not _HOOKS.isdisjoint(dict_of(metaclass))
 
 
 def dict_of(owner: "type | ModuleType") -> Mapping[str, Any]:

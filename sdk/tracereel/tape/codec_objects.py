@@ -12,6 +12,8 @@ from tracereel.tape.codec import Data, Opaque, add
 from tracereel.tape.codec_types import TypeRecord
 
 _MAX_CAUSES: Final = 3
+_FACTORIES: Final = (list, dict, set, tuple, str, int, float, bool, bytes)
+_CONSTANTS: Final = (str, int, float, bool, bytes)
 _HEAP_TYPE: Final = 1 << 9
 """Type flag of classes that are created at run time, not by the interpreter."""
 _ARGS: Final[Any] = BaseException.__dict__["args"]
@@ -57,10 +59,18 @@ def _from_pydantic(data: dict[str, Data], unpack: Any) -> Any:
     private = {name: unpack(item) for name, item in data.get("private", {}).items()}
     defaults = getattr(kind, "__private_attributes__", {})
     for name, attribute in defaults.items():
-        if name not in private and (default := attribute.get_default()) is not None:
+        if name not in private and (default := _default_of(attribute)) is not None:
             private[name] = default
     put(made, "__pydantic_private__", private or ({} if defaults else None))
     return made
+
+
+def _default_of(attribute: Any) -> Any:
+    """Return the default of a private attribute; factories of the program do not run."""
+    factory = attribute.default_factory
+    if factory is not None:
+        return factory() if factory in _FACTORIES else None
+    return attribute.default if type(attribute.default) in _CONSTANTS else None
 
 
 def _is_opaque(data: Data) -> bool:

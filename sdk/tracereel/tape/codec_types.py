@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from tracereel.tape import classes
 from tracereel.tape.codec import Data, Decode, Encode, Opaque, UndecodableError, add
 
+_MAX_PATTERN: Final = 10_000
 _FACTORIES: Final = {
     kind.__name__: kind for kind in (list, dict, set, int, float, str, bool, tuple)
 }
@@ -128,8 +129,14 @@ _type(
     re.Pattern,
     "pattern",
     lambda v, pack: {"v": pack(v.pattern), "f": v.flags & ~re.UNICODE.value},
-    lambda d, unpack: re.compile(unpack(d["v"]), d["f"]),
+    lambda d, unpack: _pattern(unpack(d["v"]), d["f"]),
 )
+
+
+def _pattern(text: Any, flags: int) -> Any:
+    if len(text) > _MAX_PATTERN:
+        raise UndecodableError(f"a pattern of {len(text)} characters; the limit is {_MAX_PATTERN}")
+    return re.compile(text, flags)
 
 
 def _pairs(value: Any, pack: Any) -> list[Data]:
@@ -173,8 +180,14 @@ def _enum(data: dict[str, Data], unpack: Any) -> Any:
         return found
     # A class may define `_missing_`; that code must not run.
     if type(kind) is EnumType and classes.defines(kind, "_missing_") in (Enum, Flag):
-        return kind(value)
-    return next((each for each in kind if each.value == value), value)
+        if type(value) in (int, str):
+            return kind(value)
+        return value
+    if type(value) not in (int, str, float):
+        return value  # comparing other values may run code of the program
+    return next(
+        (each for each in kind if type(each.value) is type(value) and each.value == value), value
+    )
 
 
 def _dataclass(data: dict[str, Data], unpack: Any) -> Any:

@@ -1,17 +1,17 @@
-"""Divergences between a re-execution and its tape, and the report that lists them."""
+"""Divergences between a re-execution and its tape."""
 
 import linecache
 import re
 import sys
 import sysconfig
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from tracereel._runtime.compat import running_loop_or_none
+from tracereel.errors import ReplayStoppedError
 from tracereel.tape.differences import ValueDifference, is_new_in_every_run
-from tracereel.tape.payloads import Packed
 from tracereel.tape.text import printable
 
 Kind = Literal[
@@ -25,8 +25,9 @@ Kind = Literal[
     "network",
     "stalled",
 ]
-MAX_NOTES: Final = 20
-_LOCATION: Final = re.compile(r"(.+):(\d+) in .+")
+KINDS: Final = get_args(Kind)
+_LOCATION: Final = re.compile(r"(.+):(\d+) in ([^,]+)")
+_NUMBERED: Final = re.compile(r" #\d+(?= / |$)")
 _OWN: Final = str(Path(__file__).parent.parent)
 _STDLIB: Final = sysconfig.get_paths()["stdlib"]
 
@@ -45,10 +46,24 @@ class Divergence:
     location: str | None = None
     """File and line of the program."""
     detail: str = ""
+    call_kind: str = ""
+    """`llm`, `tool` or `retrieval`, if it concerns a call."""
+    arguments: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
+    """Arguments on the tape and of this run, as data, if they changed."""
+
+    @property
+    def headline(self) -> str:
+        """Return the place and the kind of difference in one line."""
+        place = f"call {self.position}, " if self.position else ""
+        return f"{place}{printable(self.path)}: {_SENTENCES[self.kind]}"
+
+    @property
+    def place(self) -> str:
+        """Return the path without the numbers of repeated calls, to group by."""
+        return _NUMBERED.sub("", self.path)
 
     def __str__(self) -> str:
-        place = f"call {self.position}, " if self.position else ""
-        lines = [f"{place}{printable(self.path)}: {_SENTENCES[self.kind]}"]
+        lines = [self.headline]
         lines += [f"  {printable(line)}" for line in self.detail.splitlines()]
         lines += [f"  {printable(line)}" for each in self.differences for line in each.lines()]
         if self.differences and all(map(is_new_in_every_run, self.differences)):
@@ -62,8 +77,41 @@ class Divergence:
         return "\n".join(lines)
 
     def as_record(self) -> dict[str, Any]:
-        """Return the divergence as plain data."""
-        return {**asdict(self), "differences": list(map(str, self.differences))}
+        """Return the divergence as plain data for the collector."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "path": self.path,
+            "position": self.position,
+            "differences": list(map(str, self.differences)),
+            "location": self.location,
+            "detail": self.detail,
+            "call_kind": self.call_kind,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the divergence as plain data for programs."""
+        found = _LOCATION.match(self.location or "")
+        return {
+            "kind": self.kind,
+            "call_kind": self.call_kind,
+            "name": self.name,
+            "path": self.path,
+            "place": self.place,
+            "position": self.position,
+            "differences": [
+                {"where": each.where, "recorded": each.recorded, "now": each.now}
+                for each in self.differences
+            ],
+            "code": found
+            and {
+                "file": found[1],
+                "line": int(found[2]),
+                "function": found[3],
+                "source": "".join(_source(found[0])),
+            },
+            "detail": self.detail,
+        }
 
 
 _SENTENCES: Final[dict[str, str]] = {
@@ -86,84 +134,16 @@ def _source(location: str) -> list[str]:
     return [line] if line else []
 
 
-class DivergenceError(BaseException):
-    """A re-execution differs from the tape.
-
-    It is not an `Exception`, so that the program's retry loops do not handle it as a failed call.
-    """
+class DivergenceError(ReplayStoppedError):
+    """A re-execution differs from the tape."""
 
     def __init__(self, divergence: Divergence) -> None:
         super().__init__(str(divergence))
         self.divergence = divergence
 
 
-class TapeEndedError(BaseException):
+class TapeEndedError(ReplayStoppedError):
     """The tape was cut here by a crash or a limit; everything before was replayed."""
-
-
-class NotAllowedError(BaseException):
-    """A tool with side effects would have run without being allowed by name."""
-
-
-@dataclass(slots=True)
-class Report:
-    """Result of a re-execution."""
-
-    trace_id: str
-    served: int = 0
-    live: int = 0
-    divergences: list[Divergence] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    """Remarks such as changed code or an incomplete tape."""
-    ended_early: bool = False
-    """Whether the tape ended before the run."""
-    refused: str = ""
-    """Why the run was stopped, if it attempted a call that is not allowed."""
-    branch: bool = False
-    """Whether the run is a fork."""
-    live_from: int | None = None
-    """Number of the first live call, if the run continued live."""
-
-    @property
-    def first(self) -> Divergence | None:
-        """First divergence, or `None`."""
-        return self.divergences[0] if self.divergences else None
-
-    @property
-    def identical(self) -> bool:
-        """Whether the whole run matched the tape."""
-        return not self.divergences and not self.ended_early and not self.refused
-
-    def note_unread(self, what: str, packed: Packed) -> None:
-        """Add a note for objects that are compared by type only."""
-        for problem in packed.problems:
-            if problem.startswith("builtins:"):
-                continue  # functions and generators have nothing to compare
-            note = (
-                f"Note: {what} is compared by its type only: {problem} (tracereel.tape.register)."
-            )
-            if note not in self.notes and len(self.notes) < MAX_NOTES:
-                self.notes.append(note)
-
-    def __str__(self) -> str:
-        trace_id = printable(self.trace_id)
-        served = f"{self.served} {'call' if self.served == 1 else 'calls'} served, {self.live} made"
-        if self.branch and not self.divergences:
-            since = f" from call {self.live_from} on" if self.live_from else ""
-            head = f"A branch of {trace_id}{since}: {served}."
-        elif self.identical and not self.live:
-            head = f"The run of {trace_id} went as recorded: {served}."
-        elif self.live:
-            head = f"The run of {trace_id} went on by itself: {served}."
-        elif self.divergences:
-            count = len(self.divergences)
-            often = "once" if count == 1 else f"{count} times"
-            head = f"The run of {trace_id} left its tape {often}: {served}."
-        elif self.refused:
-            head = f"The run of {trace_id} was stopped: {served}."
-        else:
-            head = f"The tape of {trace_id} ends before the run did: {served}."
-        return "\n".join([head, *map(printable, self.notes), *map(str, self.divergences)])
 
 
 def location(function: Any = None) -> str | None:
@@ -185,3 +165,16 @@ def location(function: Any = None) -> str | None:
         return library
     how = "as a task" if running_loop_or_none() is not None else "in a thread"
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run {how}"
+
+
+def raised_at(error: BaseException) -> str | None:
+    """Return the program's innermost line in the traceback of an exception."""
+    found: str | None = None
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        file = code.co_filename
+        if not file.startswith((_OWN, _STDLIB, "<")) and "site-packages" not in file:
+            found = f"{file}:{step.tb_lineno} in {code.co_name}"
+        step = step.tb_next
+    return found

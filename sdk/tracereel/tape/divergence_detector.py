@@ -114,7 +114,11 @@ class DivergenceDetector:
         self._count += 1
         self.confirm()
         differing = differences(self._arguments(call), arguments)
-        divergence = Divergence("changed", call.name, path, self._count, differing, location())
+        divergence = Divergence(
+            *("changed", call.name, path, self._count, differing, location()),
+            call_kind=call.kind,
+            arguments=(self._arguments(call), arguments),
+        )
         skipped = self._skipped(call)
         self._seen.add(call.number)
         self.suspicion = Suspicion(divergence, call, arguments, skipped)
@@ -130,13 +134,26 @@ class DivergenceDetector:
         )
 
     def unexpected(
-        self, name: str, path: str, arguments: Any, location: str | None, *, lost: bool = False
+        self,
+        kind: str,
+        name: str,
+        path: str,
+        arguments: Any,
+        location: str | None,
+        *,
+        lost: bool = False,
     ) -> None:
         """Report an extra call; `lost` if its thread has no run context."""
         self._count += 1
         self.confirm()
         detail = f"it was called as {shown_call(name, arguments)}{_LOST if lost else ''}"
-        self._found(Divergence("extra", name, path, self._count, location=location, detail=detail))
+        extra = Divergence(
+            *("extra", name, path, self._count),
+            location=location,
+            detail=detail,
+            call_kind=kind,
+        )
+        self._found(extra)
 
     def confirm(self) -> None:
         """Report the pending suspicion unchanged."""
@@ -166,7 +183,12 @@ class DivergenceDetector:
 
     def _missing(self, call: Call, position: int, detail: str, location: str | None) -> Divergence:
         path, detail = _path(self._tape, call), f"{detail}{self._recorded(call)}"
-        return Divergence("missing", call.name, path, position, location=location, detail=detail)
+        return Divergence(
+            *("missing", call.name, path, position),
+            location=location,
+            detail=detail,
+            call_kind=call.kind,
+        )
 
     def _in_its_place(self, call: Call, came: str, location: str | None) -> Divergence:
         """Return that a call is missing where another one was made."""
@@ -196,10 +218,8 @@ class DivergenceDetector:
 
 
 def _together(expected: Call, call: Call) -> bool:
-    """Return whether two calls of different tasks have no result delivered between them."""
-    if expected is call:
-        return True
-    return expected.after == call.after and expected.task != call.task
+    """Return whether the order of two calls does not count: only that within one task does."""
+    return expected is call or expected.task != call.task
 
 
 def _path(tape: Tape, call: Call) -> str:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tracereel._core.wrapping import TRACED
+from tracereel._core.wrapping import BOUNDARY, TRACED
 from tracereel.tape import classes, modules
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.text import is_dotted
@@ -131,5 +131,13 @@ def entry_point(tape: Tape, announce: modules.Announce | None = None) -> Any:
         raise TapeError(
             f"{path!r} is named by the tape and is not called: no decorator of tracereel is on it."
             f" If you trust it, name it yourself: --run {shlex.quote(path)}, run.call(function)"
+        )
+    boundary = inspect.getattr_static(inner, BOUNDARY, None)
+    recorded = tape.header.get("kind"), tape.header.get("name")
+    if type(boundary) is not tuple or boundary != recorded:
+        raise TapeError(
+            f"{path!r} is named by the tape and is not called: the tape is of the {recorded[0]}"
+            f" {recorded[1]!r}, and the function is another one here. If it was renamed, name it"
+            f" yourself: --run {shlex.quote(path)}, run.call(function)"
         )
     return found.__get__(None, owner) if inner is not found else found

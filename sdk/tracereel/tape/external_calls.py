@@ -4,10 +4,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tracereel._core import context
+from tracereel._core import context, replay_guard
 from tracereel._core import recorder as _recorder
-from tracereel._core.tape_session import Live, run, run_async, stream, stream_async
-from tracereel.tape.divergence import NotAllowedError
+from tracereel._core.tape_session import Live, check, run, run_async, stream, stream_async
+from tracereel.errors import NotAllowedError
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -40,9 +40,11 @@ def boundary(
     """
     recorder = _recorder.active()
     session = recorder.tape if recorder is not None else None
-    if session is None:
-        return call()
     around = around if around is not None else context.current_execution()
+    if session is None:
+        if replay_guard.engaged:
+            replay_guard.check_tool(kind, name, effect, around)
+        return call()
     begun = session.begin(
         None,
         around=around,
@@ -53,6 +55,8 @@ def boundary(
         form=form,
         effect=effect,
     )
+    if replay_guard.engaged:
+        check(begun, kind, name, effect, around)
     _check_changes(name, begun, call)
     if form == "async":
         return run_async(begun, call, (), {})

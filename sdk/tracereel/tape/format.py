@@ -5,10 +5,10 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 - `run`: entry point, arguments, versions and environment;
 - `open`: a call begins. Number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`,
   arguments `a`, hash of long arguments `h`, lane (thread) `l`, task `j`, microseconds `t`, `i` if
-  inside another boundary, effect `e`;
+  inside another boundary, effect `e`, names of parameters left at their default `d`;
 - `chunk`, `end`: a stream item or the end of a call (`how`, value `v`). `q` is the order among all
   results, `g` the event loop iteration, `s` whether it had to wait, `w` whether a plain function
-  returned a coroutine;
+  returned a coroutine, `u` the tokens of a model call, `m` those recorded inside of the call;
 - `decision`: its `type`, outcome `v`, and candidates `among` if known;
 - `blob`: a value that other records refer to; `problem`: a reason why the run is not fully
   replayable;
@@ -27,6 +27,7 @@ from msgspec import field
 
 from tracereel.errors import TracereelError
 from tracereel.tape import payloads
+from tracereel.tape.inner_usage import InnerUsage
 
 VERSION: Final = 1
 BOUNDARIES: Final = frozenset({"llm", "tool", "retrieval"})
@@ -86,6 +87,8 @@ class Given(msgspec.Struct, eq=False):
     awaited: int = field(name="w", default=0)
     usage: dict[str, int | float] = field(name="u", default_factory=dict)
     """Tokens and cost that the call noted, by event field."""
+    used: list[InnerUsage] = field(name="m", default_factory=list)
+    """Tokens and cost that were recorded inside of the call."""
     index: int = field(name="_index", default=-1)
     """Index of the stream item; -1 for the end. The parser sets this and the following."""
     after: int = field(name="_after", default=0)
@@ -108,6 +111,8 @@ class Call(msgspec.Struct, eq=False):
     inner: int = field(name="i", default=0)
     """Whether it is inside another boundary."""
     effect: str = field(name="e", default="")
+    defaults: list[str] = field(name="d", default_factory=list)
+    """Names of the parameters that were not passed."""
     task: _Number = field(name="j", default=0)
     """Number of the task that made the call; 0 without a task."""
     after: int = field(name="_after", default=0)

@@ -62,6 +62,15 @@ def for_tape(path: str, folder: str = "", announce: Announce | None = None) -> M
     return imported(path)
 
 
+def file_of(module_name: str) -> str:
+    """Return the file of a module that a tape may import; nothing is imported.
+
+    Raises:
+        TapeError: there is no such module, or a tape may not import it.
+    """
+    return _find(f"{module_name}:", _folders("")).file
+
+
 def imported(path: str) -> ModuleType:
     """Import the module of `module:function`."""
     module_name = path.partition(":")[0]

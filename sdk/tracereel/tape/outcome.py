@@ -11,8 +11,8 @@ from tracereel._runtime.clock import rfc3339, sortable_id
 from tracereel.tape import format as tape_format
 from tracereel.tape import header, payloads
 from tracereel.tape.differences import shown
-from tracereel.tape.divergence import Report
 from tracereel.tape.overrides import NOTHING, Override
+from tracereel.tape.report import Report
 
 if TYPE_CHECKING:
     from tracereel._redact.event_redaction import Privacy
@@ -39,6 +39,7 @@ def outcome(
         "time": rfc3339(now_ns),
         "mode": mode,
         "identical": report.identical,
+        "verdict": report.verdict,
         "served": report.served,
         "live": report.live,
         "divergences": privacy.payload(

@@ -156,22 +156,30 @@ def read(reference: str | None, blobs: Mapping[str, str]) -> Any:
 class _Joiner:
     """Assembles a value from its blobs.
 
-    Blobs may refer to each other. The size limit keeps a few of them from expanding to fill the
-    memory.
+    Blobs may refer to each other. The limits keep a few of them from expanding to fill the memory:
+    a reference counts as at least the shortest part that is stored separately.
     """
 
     def __init__(self, blobs: Mapping[str, str]) -> None:
         self._blobs = blobs
         self._left = 2 * MAX_TEXT
+        self._around: list[str] = []
 
     def blob(self, name: object) -> Any:
         text = self._blobs.get(name) if isinstance(name, str) else None
-        if text is None:
+        if text is None or not isinstance(name, str):
             raise MissingPayloadError(f"the payload {name} is not on the tape")
-        self._left -= len(text)
+        if name in self._around:
+            raise MissingPayloadError(f"the payload {name} refers to itself")
+        self._left -= max(len(text), PART)
         if self._left < 0:
             raise MissingPayloadError(f"the value is longer than {MAX_TEXT} bytes")
-        return self._joined(msgspec.json.decode(text))
+        if len(self._around) > 2 * _SPLIT_DEPTH:
+            raise MissingPayloadError("the value refers to other values too deeply")
+        self._around.append(name)
+        joined = self._joined(msgspec.json.decode(text))
+        self._around.pop()
+        return joined
 
     def _joined(self, data: Any) -> Any:
         if type(data) is list:
@@ -184,7 +192,7 @@ class _Joiner:
 
 
 def blobs_of(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the blobs among records; incomplete blobs are left out."""
+    """Return the blobs among records; incomplete ones, and those of another hash, are left out."""
     pieces: dict[str, dict[int, str]] = {}
     wanted: dict[str, int] = {}
     for record in records:
@@ -192,8 +200,13 @@ def blobs_of(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             name = record["h"]
             pieces.setdefault(name, {})[record.get("i", 0)] = record["v"]
             wanted[name] = record.get("of", 1)
-    return {
+    whole = {
         name: "".join(found[number] for number in sorted(found))
         for name, found in pieces.items()
         if len(found) == wanted[name]
+    }
+    return {
+        name: text
+        for name, text in whole.items()
+        if _digest(text.encode("utf-8", "surrogatepass")) == name
     }

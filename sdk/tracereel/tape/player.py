@@ -1,73 +1,41 @@
 """Player session: serves external calls from a tape instead of making them."""
 
+import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
-from tracereel.tape import codec
-from tracereel.tape.call_matching import CallPosition
-from tracereel.tape.differences import differences, ends_alike
+from tracereel.errors import NotAllowedError
+from tracereel.tape import codec, elsewhere
+from tracereel.tape.call_matching import CallPosition, left_at_default
+from tracereel.tape.decision_matching import MATCHED, NOT_RECORDED, DecisionMatching
+from tracereel.tape.differences import differences, ends_alike, shown
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
-    NotAllowedError,
-    Report,
     TapeEndedError,
     location,
+    raised_at,
 )
 from tracereel.tape.divergence_detector import DivergenceDetector
 from tracereel.tape.format import BOUNDARIES, Call, Given, Tape
 from tracereel.tape.loops import Clock, Loops
-from tracereel.tape.overrides import Override, Overrides
-from tracereel.tape.payloads import hash_of, pack, same
+from tracereel.tape.options import Options
+from tracereel.tape.overrides import Overrides
+from tracereel.tape.payloads import hash_of, pack
+from tracereel.tape.permissions import Permissions
+from tracereel.tape.report import Ending, How, Report
 from tracereel.tape.result_order import Reel
-from tracereel.tape.serving import Forced, LiveCall, RepeatedCall, RootCall, ServedCall
+from tracereel.tape.serving import Forced, LiveCall, MadeCall, RepeatedCall, RootCall, ServedCall
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
     from tracereel._redact.event_redaction import Privacy
 
-Mode = Literal["strict", "report", "live-after"]
-MODES: Final = ("strict", "report", "live-after")
-HARMLESS: Final = ("pure", "read")
-UNDECLARED: Final = "no effect, so it may write"
 _EXPECTED: Final = frozenset({"changed", "extra", "missing", "out of order", "decision", "output"})
 """Kinds of divergence that are expected in a branch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Options of a re-execution."""
-
-    mode: Mode = "strict"
-    allow: frozenset[str] = frozenset()
-    """Names of tools that may run although they have side effects."""
-    fork_at: int | None = None
-    """Number of the first live call, from 1."""
-    branch: bool = False
-    """Whether this is a fork; then differences from the tape are not divergences."""
-    overrides: tuple[Override, ...] = ()
-    stall_seconds: float = 10.0
-    compare_output: bool = True
-    freeze: bool = False
-    allow_network: bool | Iterable[str] = False
-    """Hosts that may be reached, or whether all may."""
-
-
-@dataclass(frozen=True, slots=True)
-class _MadeCall:
-    """Call that the program makes; the fields are those of `TapeSession.begin`."""
-
-    execution: "Execution | None"
-    around: "Execution | None"
-    kind: str
-    name: str
-    function: Any
-    arguments: Any
-    form: str
-    effect: str
 
 
 @dataclass(slots=True)
@@ -93,14 +61,23 @@ class Player(TapeSession):
     _made: dict[int, CallPosition] = field(init=False, default_factory=dict)
     _displaced: dict[tuple[str, str, str], Call] = field(init=False, default_factory=dict)
     _begun: int = field(init=False, default=0)
-    _decisions: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
+    _decisions: DecisionMatching = field(init=False)
     _first_thread: int = field(init=False, default_factory=threading.get_ident)
+    _process: int = field(init=False, default_factory=os.getpid)
     _rooted: bool = field(init=False, default=False)
+    _permissions: Permissions = field(init=False)
     _ended_at: str = field(init=False, default="")
     """Path of the first call that could not be served."""
 
     def __post_init__(self) -> None:
-        self.report = Report(self.tape.trace_id, branch=self.options.branch)
+        self.report = Report(
+            self.tape.trace_id, mode=self.options.mode, begun=True, branch=self.options.branch
+        )
+        closed = self.tape.closed
+        if closed is not None and closed["how"] != "block":
+            self.report.recorded = Ending(closed["how"], self._data_of(closed.get("v")))
+        if not self.options.compare_output and not self.options.branch:
+            self.report.not_compared.append("the result of the run (compare_output=False)")
         self.reel = Reel(
             self.tape, stall_seconds=self.options.stall_seconds, has_threads=self.has_threads
         )
@@ -108,6 +85,10 @@ class Player(TapeSession):
         self._detector = DivergenceDetector(self.tape, self.diverged, self._made)
         self._overrides = Overrides(self.options.overrides)
         self._root = CallPosition.root(self.tape)
+        self._decisions = DecisionMatching(self.tape)
+        self._permissions = Permissions.of_tape(
+            self.tape, allowed=self.options.allow, report=self.report
+        )
 
     def begin(self, execution: "Execution | None", **about: Any) -> Any:
         """Begin a call; return an object that serves it or lets it run."""
@@ -129,15 +110,24 @@ class Player(TapeSession):
             if late is not None:
                 self._detector.overtook(call, late, came, location(about["function"]))
 
+    @property
+    def is_in_child(self) -> bool:
+        """Whether this is a forked child, whose calls are not on its parent's tape."""
+        return os.getpid() != self._process
+
     def _begin(self, execution: "Execution | None", **about: Any) -> Any:
+        if self.is_in_child:
+            return elsewhere.begin(about, self.options.allow)
         self.loops.adopt()
-        made = _MadeCall(execution, **about)
+        made = MadeCall(execution, **about)
         given = made.arguments
         packed = pack(dict(given.items() if isinstance(given, dict) else given), self.privacy)
         with self._lock:
             parent = self._place_of(made.around)
             path = parent.step(made.kind, made.name)
             if made.kind not in BOUNDARIES or made.form == "block" or parent.inside:
+                if parent.inside and made.form != "block":
+                    self._permissions.check_call(made, path)
                 return self._scope(made, parent, path, packed.data)
             if self.over and not self.live:
                 raise NotAllowedError(
@@ -153,6 +143,7 @@ class Player(TapeSession):
             if forced is not None:
                 if call is not None:
                     self._pass_over(call, parent)
+                self._note_call(made, path, "forced", call)
                 return Forced(forced)
             if self.live:
                 return self._run_live(made, path)
@@ -161,15 +152,28 @@ class Player(TapeSession):
             self._made[call.number] = parent
             self.reel.begun(call.number)
             self.report.served += 1
+            self._note_call(made, path, "served", call)
             self.loops.reach(call.at)
             return ServedCall(self, call, made.execution)
 
+    def _note_call(self, made: MadeCall, path: str, how: How, call: Call | None = None) -> None:
+        number = call.number if call is not None else None
+        self.report.called(made.kind, made.name, path, how, number)
+
+    def _data_of(self, reference: str | None) -> Any:
+        try:
+            return self.tape.data(reference) if reference else None
+        except ValueError:
+            return None
+
     def _matching(
-        self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]
+        self, made: MadeCall, parent: CallPosition, path: str, data: dict[str, Any]
     ) -> Call | None:
         """Return the call of the tape that this one stands for; leave the tape where it forks."""
         digest = hash_of(data)
         call = parent.exact(made.kind, made.name, digest)
+        if call is None and (left := left_at_default(made.arguments)):
+            call = parent.by_default(made.kind, made.name, data, left)
         if call is None:
             call = self._displaced.pop((made.kind, made.name, digest), None)
         if call is None and not self.live:
@@ -208,9 +212,7 @@ class Player(TapeSession):
         for given in call.results():
             self.reel.done(given)
 
-    def _scope(
-        self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]
-    ) -> Live:
+    def _scope(self, made: MadeCall, parent: CallPosition, path: str, data: dict[str, Any]) -> Live:
         call = None
         if not parent.inside:
             exact = parent.exact(made.kind, made.name, hash_of(data))
@@ -235,7 +237,7 @@ class Player(TapeSession):
         return found
 
     def _unknown(
-        self, made: "_MadeCall", parent: CallPosition, path: str, data: dict[str, Any]
+        self, made: MadeCall, parent: CallPosition, path: str, data: dict[str, Any]
     ) -> Call | None:
         """Handle a call that is not on the tape; return the nearest one to serve instead, if any."""
         threaded = threading.get_ident() != self._first_thread
@@ -249,7 +251,9 @@ class Player(TapeSession):
         near = parent.nearest(made.kind, made.name)
         if near is None:
             lost = threaded and parent is self._root and self._rooted
-            self._detector.unexpected(made.name, path, data, location(made.function), lost=lost)
+            self._detector.unexpected(
+                *(made.kind, made.name, path, data, location(made.function)), lost=lost
+            )
         else:
             self._detector.changed(near, path, data, lambda: location(made.function))
             # If the substituted call is made later, this one was an extra call.
@@ -259,7 +263,7 @@ class Player(TapeSession):
             return None
         return near
 
-    def _repeat(self, made: "_MadeCall", parent: CallPosition, path: str) -> RepeatedCall:
+    def _repeat(self, made: MadeCall, parent: CallPosition, path: str) -> RepeatedCall:
         """Serve the previous result of a call with the same name; without any, end the run."""
         before = [
             call
@@ -278,17 +282,13 @@ class Player(TapeSession):
             raise DivergenceError(self.report.divergences[-1])
         self.report.notes.append(f"Note: {path} was given what {made.name} gave before, to go on.")
         self.report.served += 1
+        self._note_call(made, path, "repeated", before[-1])
         return RepeatedCall(self, before[-1])
 
-    def _run_live(self, made: "_MadeCall", path: str) -> Live:
-        name = made.name
-        if changes_something(made.kind, made.effect) and name not in self.options.allow:
-            raise NotAllowedError(
-                f"{path} would run for real (it declares {made.effect or UNDECLARED});"
-                f" allow it by name (allow=[{name!r}], --allow {name}), or say what it gives"
-                f" (Override({name!r}, result=…), --result {name}=JSON)"
-            )
-        self.report.live += 1
+    def _run_live(self, made: MadeCall, path: str) -> Live:
+        self._permissions.check_call(made, path)
+        name, self.report.live = made.name, self.report.live + 1
+        self._note_call(made, path, "live")
         if made.execution is not None:
             made.execution.place = CallPosition(None, path, inside=True)
         return LiveCall(self._overrides.arguments_of(name, self._begun), made.function)
@@ -307,8 +307,7 @@ class Player(TapeSession):
 
     def _tape_used_up(self) -> bool:
         """Return whether all calls of the tape were made, or all results delivered."""
-        made = (call.number in self._made for call in self.tape.boundaries())
-        return self.reel.next is None or all(made)
+        return self.reel.next is None or all(c.number in self._made for c in self.tape.boundaries())
 
     def end_of_tape(self, where: str) -> None:
         """Stop the run at the end of a truncated tape."""
@@ -323,6 +322,8 @@ class Player(TapeSession):
         with self._lock:
             if not self._stopped():
                 self.report.divergences.append(divergence)
+                if self.is_in_child:
+                    elsewhere.note(divergence)
         if self.options.mode == "strict" and not self.over:
             raise DivergenceError(self.report.divergences[0])
 
@@ -344,6 +345,8 @@ class Player(TapeSession):
         if not self.tape.complete:
             self.report.ended_early = True
             return TapeEndedError(f"the tape of {self.tape.trace_id} ends here")
+        if not hopeless and self.reel.waits_for_others(given):
+            return None
         name = self.tape.calls[given.call].name if given is not None else ""
         divergence = Divergence("stalled", name, name or "the run", 0, detail=self._awaits(given))
         missing = None
@@ -364,11 +367,16 @@ class Player(TapeSession):
         closed = self.tape.closed
         if closed is None or self.live or self._stopped():
             return
+        if how == "cancelled" and self.report.divergences:
+            return  # the end of a stopped run
         with self._lock:
+            packed = pack(value, self.privacy)
+            at = raised_at(value) if isinstance(value, BaseException) else None
+            self.report.ending = Ending(how, packed.data, at)
             self._detector.at_the_end()
+            self._decisions_left()
             if not self.options.compare_output or closed["how"] == "block":
                 return
-            packed = pack(value, self.privacy)
             self.report.note_unread("the result of the run", packed)
             recorded = self.tape.data(closed["v"]) if closed.get("v") else None
             if closed["how"] == how and ends_alike(how, packed.data, recorded):
@@ -384,8 +392,12 @@ class Player(TapeSession):
             self.over = True
             if self.live:
                 self._detector.confirm()
-            elif not self.report.ended_early:
+            elif not self.tape.complete:
+                self._detector.confirm()
+                self.report.ended_early = True
+            else:
                 self._detector.at_the_end()
+                self._decisions_left()
                 self._not_begun()
         self.loops.restore()
 
@@ -410,16 +422,7 @@ class Player(TapeSession):
 
     def begins_block(self, execution: "Execution", effect: str) -> None:
         """Check whether a `with` block may run; blocks cannot be served."""
-        kind, name = execution.kind, execution.name
-        refused = changes_something(kind, effect) and name not in self.options.allow
-        with self._lock:
-            inside = self._place_of(execution.parent).inside
-        if refused and not inside:
-            raise NotAllowedError(
-                f"the block of {name} cannot be served and would run for real"
-                f" (it declares {effect or UNDECLARED}); make it a function, or"
-                f" allow it by name (allow=[{name!r}], --allow {name})"
-            )
+        self._permissions.check_block(execution, effect)
 
     def decide(self, execution: "Execution | None", decision_type: str) -> tuple[bool, Any]:
         """Return whether a decision is forced, and its value."""
@@ -431,25 +434,36 @@ class Player(TapeSession):
     ) -> None:
         """Compare a decision with the one on the tape."""
         del candidates
+        if execution is None or OUTSIDE in execution.notes:
+            return
         with self._lock:
             place = self._place_of(execution)
             parent = place.call.number if place.call is not None else 0
-            number = self._decisions.get((parent, decision_type), 0)
-            self._decisions[parent, decision_type] = number + 1
-            taken = [
-                each
-                for each in self.tape.decisions
-                if each.parent == parent and each.type == decision_type
-            ]
-            if self.live or self._overrides.decision(decision_type)[0] or number >= len(taken):
+            if self.live or self._overrides.decision(decision_type)[0]:
                 return
-            recorded = self.tape.data(taken[number].value)
             now = pack(result, self.privacy).data
-            if not same(recorded, now):
-                self._detector.confirm()
-                path, differing = f"{place.path} / {decision_type}", differences(recorded, now)
-                self.diverged(Divergence("decision", decision_type, path, 0, differing, location()))
-                self._go_on_live(after=True)
+            recorded = self._decisions.take(parent, decision_type, now)
+            if recorded is MATCHED:
+                return
+            self._detector.confirm()
+            path = f"{place.path} / {decision_type}"
+            if recorded is NOT_RECORDED:
+                found = Divergence(
+                    *("decision", decision_type, path, 0),
+                    location=location(),
+                    detail=f"it is not on the tape: {shown(now)}",
+                )
+            else:
+                differing = differences(recorded, now)
+                found = Divergence("decision", decision_type, path, 0, differing, location())
+            self.diverged(found)
+            self._go_on_live(after=True)
+
+    def _decisions_left(self) -> None:
+        """Report decisions of the tape that were not made."""
+        for divergence in self._decisions.left():
+            if not self._overrides.decision(divergence.name)[0]:
+                self.diverged(divergence)
 
     def value(self, given: Given) -> Any:
         """Decode the result of a call into a new value."""
@@ -459,8 +473,3 @@ class Player(TapeSession):
         if given.how == "raised":
             raise found
         return found
-
-
-def changes_something(kind: str, effect: str) -> bool:
-    """Return whether a call may have side effects; a tool without a declared effect may."""
-    return effect not in HARMLESS if kind == "tool" else effect in ("write", "irreversible")

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from tracereel._core import recorder_overrides
+from tracereel._core import recorder_overrides, replay_guard
 from tracereel._core.recorder_overrides import StandIn
+from tracereel._core.replay_guard import UNDECLARED, changes_something, is_allowed
+from tracereel.errors import NotAllowedError
 from tracereel.tape import header
-from tracereel.tape.divergence import DivergenceError, NotAllowedError
+from tracereel.tape.divergence import DivergenceError
 from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.export import redacted, relisted
-from tracereel.tape.format import BOUNDARIES, load, parse
+from tracereel.tape.format import load, parse
 from tracereel.tape.null_recorder import QuietRecorder
-from tracereel.tape.player import UNDECLARED, changes_something
 from tracereel.tape.recording import Recordings
-from tracereel.tape.replaying import STOPPED, Replaying, replay
+from tracereel.tape.replaying import STOPPED, Replaying, hosts_of, replay
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -35,7 +36,12 @@ def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
     if update:
         if os.environ.get("CI"):
             raise pytest.UsageError("--tracereel-update makes real calls: it does not run in CI")
-        return Updating(path, Path(item.path), allow=marker.kwargs.get("allow", ()))
+        given = marker.kwargs
+        return Updating(
+            *(path, Path(item.path)),
+            allow=given.get("allow", ()),
+            allow_network=given.get("allow_network", ()),
+        )
     return replay(path, **marker.kwargs)
 
 
@@ -43,7 +49,7 @@ def run_of(item: Any, *, update: bool) -> "Replaying | Updating":
 def around(run: "Replaying | Updating") -> Iterator[None]:
     """Run a test against its tape; a divergence fails the test with the report."""
     try:
-        with run:
+        with replay_guard.installed(allow=run.allowed, hosts=run.hosts), run:
             yield
     except STOPPED as error:
         text = str(run.report)
@@ -61,10 +67,18 @@ class Updating:
     Tools with side effects run only if the marker allows them by name.
     """
 
-    def __init__(self, path: Path, test: Path, *, allow: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        test: Path,
+        *,
+        allow: Iterable[str] = (),
+        allow_network: bool | Iterable[str] = (),
+    ) -> None:
         self._path = path
         self._test = test
-        self._allow = frozenset(allow)
+        self.allowed = frozenset(allow)
+        self.hosts = hosts_of(allow_network)
         self.original = load(path)
         self._parts: list[dict[str, Any]] = []
         self._stand_in: StandIn | None = None
@@ -73,7 +87,7 @@ class Updating:
     def __enter__(self) -> Self:
         recorder = QuietRecorder.made(content=True)
         settings = header.TapeSettings(recorder, "all", 1.0, None, parts=self._parts)
-        recorder.tape = _GuardedRecordings(settings, self._path.name, self._allow)
+        recorder.tape = _GuardedRecordings(settings, self._path.name, self.allowed)
         # Also replaces the recorder of a program that configures itself when it is imported.
         self._stand_in = StandIn(recorder, lambda: True)
         recorder_overrides.begin(self._stand_in)
@@ -112,18 +126,11 @@ class _GuardedRecordings(Recordings):
         self._check(execution.parent, execution.kind, execution.name, effect)
 
     def _check(self, around: "Execution | None", kind: str, name: str, effect: str) -> None:
-        if changes_something(kind, effect) and name not in self._allow and not _inside(around):
+        if changes_something(kind, effect) and not is_allowed(self._allow, name, around):
             raise NotAllowedError(
                 f"{name} would run for real (it declares {effect or UNDECLARED}); allow it by name:"
                 f" @pytest.mark.tracereel_tape({self._tape!r}, allow=[{name!r}])"
             )
-
-
-def _inside(around: "Execution | None") -> bool:
-    """Return whether a call is made inside a call that was allowed to run."""
-    while around is not None and around.kind not in BOUNDARIES:
-        around = around.parent
-    return around is not None
 
 
 class _NoReport:

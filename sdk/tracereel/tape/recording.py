@@ -4,17 +4,19 @@ After `kill -9` the tape is usable up to the last call that ended. With `record=
 stay in memory and are sent when something fails.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tracereel._core import error_details
+from tracereel._core import error_details, framework_tools
 from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
-from tracereel.tape import classes, header
+from tracereel.tape import classes, header, inner_usage
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
+from tracereel.tape.inner_usage import USAGE, InnerUsage, Way
 from tracereel.tape.overrides import encoded_candidates
 from tracereel.tape.run_tape import RunTape, TapeNode
 
@@ -27,17 +29,13 @@ MAX_ITEMS: Final = 10_000
 """Stream items that are kept as the result of a run."""
 
 
-USAGE: Final = (
-    *("llm_tokens_used", "llm_prompt_tokens", "llm_completion_tokens"),
-    *("llm_cached_tokens", "llm_reasoning_tokens", "llm_cost_usd"),
-)
-"""Event fields of a model call that a tape keeps, because its code does not run when served."""
-
-
 class _RecordedCall(Live, TapeNode):
     """Call that runs and is recorded."""
 
-    __slots__ = ("_awaited", "_boundary", "_gate", "_items", "_opened", "_root", "holds", "notes")
+    __slots__ = (
+        *("_awaited", "_gate", "_items", "_opened", "_root"),
+        *("boundary", "holds", "notes", "used"),
+    )
     changes = False
     holds: bool
 
@@ -46,7 +44,7 @@ class _RecordedCall(Live, TapeNode):
     ) -> None:
         self.tape = tape
         self.covered = False
-        self._boundary = boundary
+        self.boundary = boundary
         self._root = root
         # `running_loop_or_none` does not raise, so calls without a loop stay cheap.
         self._opened = tape.turns.mark(1) if running_loop_or_none() is not None else None
@@ -56,6 +54,8 @@ class _RecordedCall(Live, TapeNode):
         self._awaited = False
         self.notes: dict[str, Any] = {}
         """Fields that the program sets during a model call."""
+        self.used: list[InnerUsage] = []
+        """Usage recorded inside of the call."""
 
     def gives_coroutine(self) -> None:
         self._awaited = True
@@ -68,10 +68,12 @@ class _RecordedCall(Live, TapeNode):
 
     def returned(self, result: Any) -> None:
         try:
-            if self._boundary:
+            if self.boundary:
                 taken = encode(result)
                 if self._opened is None and not self._awaited:
-                    self.tape.give(self, "returned", taken, None, usage=self._usage())
+                    self.tape.give(
+                        self, "returned", taken, None, usage=self._usage(), used=self.used
+                    )
                 else:
                     self._give("returned", taken)
             if self._root is not None:
@@ -86,7 +88,7 @@ class _RecordedCall(Live, TapeNode):
             how = "raised"
             if error_details.cancels(error):
                 how = "closed" if isinstance(error, GeneratorExit) else "cancelled"
-            if self._boundary:
+            if self.boundary:
                 self._give(how, encode(error))
             if how == "raised":
                 self.tape.keep()
@@ -97,7 +99,7 @@ class _RecordedCall(Live, TapeNode):
 
     def gave(self, item: Any) -> None:
         with guard.Guard("tape"):
-            if self._boundary:
+            if self.boundary:
                 self._give("chunk", encode(item), chunk=True)
             if self._root is not None:
                 self._items = self._items if self._items is not None else []
@@ -126,6 +128,7 @@ class _RecordedCall(Live, TapeNode):
             chunk=chunk,
             awaited=self._awaited,
             usage=usage,
+            used=() if chunk else self.used,
         )
 
     def _usage(self) -> dict[str, Any] | None:
@@ -183,6 +186,9 @@ class Recordings(TapeSession):
                 form=form,
                 arguments=encode(arguments if type(arguments) is dict else dict(arguments)),
                 effect=effect,
+                defaults=arguments.left_at_default()
+                if getattr(arguments, "defaults", ())
+                else None,
             )
             if root:
                 self._settings.describe(tape, call, owner, function, form)
@@ -239,10 +245,24 @@ class Recordings(TapeSession):
                 among = encoded_candidates(candidates)
                 node.tape.decided(node, decision_type, encode(result), among)
 
+    def used(self, execution: "Execution", way: Way, fields: Mapping[str, Any]) -> None:
+        """Keep usage with the outermost call around it that a replay serves."""
+        with guard.Guard("tape"):
+            served: _RecordedCall | None = None
+            around = execution.parent if way == "called" else execution
+            while around is not None and around.trace is execution.trace:
+                node = getattr(around, "tape", None)
+                if isinstance(node, _RecordedCall) and node.boundary:
+                    served = node
+                around = around.parent
+            if served is not None:
+                inner_usage.keep(served.used, way, fields)
+
     def _tape_of(self, execution: "Execution") -> RunTape | None:
         trace = execution.trace
         found = trace.tape
         if found is None:
+            framework_tools.install()
             found = trace.tape = self._settings.tape_for(execution) or _NOT_RECORDED
         return found if isinstance(found, RunTape) else None
 

@@ -13,39 +13,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tracereel._core import framework_tools, recorder_overrides, replay_guard
 from tracereel._core import recorder as _recorder
-from tracereel._core import recorder_overrides
 from tracereel._core.recorder import Recorder
 from tracereel._core.recorder_overrides import StandIn
 from tracereel.client import Client, ClientError, TraceNotFoundError
-from tracereel.tape import codec, guards, header, rules
+from tracereel.errors import NotAllowedError, ReplayStoppedError
+from tracereel.tape import codec, elsewhere, guards, header, rules
 from tracereel.tape import format as tape_format
 from tracereel.tape.branch import Branch, ScopedSession
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
-    NotAllowedError,
-    Report,
-    TapeEndedError,
 )
 from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
 from tracereel.tape.loops import Clock
 from tracereel.tape.null_recorder import QuietRecorder
+from tracereel.tape.options import MODES, Mode, Options
 from tracereel.tape.outcome import outcome, override_record
 from tracereel.tape.overrides import Override, check_choices
-from tracereel.tape.player import MODES, Mode, Options, Player
+from tracereel.tape.player import Player
+from tracereel.tape.recorded_tools import check_tools
 from tracereel.tape.recording import Recordings
+from tracereel.tape.report import Report
 from tracereel.tape.thread_ownership import Members
 
-STOPPED: Final = (
-    DivergenceError,
-    guards.NetworkBlockedError,
-    NotAllowedError,
-    TapeEndedError,
-    TapeError,
-)
+STOPPED: Final = (ReplayStoppedError, TapeError)
 """Errors that interrupt a run; calls after them are not reported as missing."""
 _TRACE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
@@ -63,6 +58,9 @@ class Replaying:
         self._branch = options.branch
         self._frozen: Freeze | None = None
         self._player: Player | None = None
+        self._noted = 0
+        """Number of records of other threads and processes that the report has."""
+        self._unbegun = Report(tape.trace_id, branch=options.branch)
         self._parts: list[dict[str, Any]] = []
         self._members: Members | None = None
         self._stand_in: StandIn | None = None
@@ -74,8 +72,19 @@ class Replaying:
     def report(self) -> Report:
         """Report of the re-execution so far."""
         if self._player is None:
-            return Report(self.original.trace_id)
+            return self._unbegun
+        self._noted = elsewhere.add_to(self._player.report, self._noted)
         return self._player.report
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """Names of tools that may run."""
+        return self._options.allow
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """Hosts that may be reached; `None` for all."""
+        return hosts_of(self._options.allow_network)
 
     @property
     def tape(self) -> Tape:
@@ -88,7 +97,14 @@ class Replaying:
 
     def __enter__(self) -> Self:
         tape = self.original
-        check(tape)
+        try:
+            check(tape)
+            check_tools(tape, loaded=False)
+            if silent := framework_tools.unserved():
+                raise TapeError(silent)
+        except TapeError as error:
+            self._unbegun.unplayable = str(error)
+            raise
         clock = Clock()
         members = Members(clock, skip_sleeps=not self._branch)
         # Only the replayed code keeps it alive, so it is gone with its last task and thread.
@@ -172,6 +188,8 @@ class Replaying:
         detail = f"put it behind a traced tool, or let it through ({allowed})"
         divergence = Divergence("network", host, host, 0, location=where, detail=detail)
         self.report.divergences.append(divergence)
+        if self._player is not None and self._player.is_in_child:
+            elsewhere.note(divergence)
 
     def __exit__(
         self,
@@ -201,6 +219,7 @@ class Replaying:
         if isinstance(error, TapeError):
             return  # nothing has run
         player.note_unused()
+        report = self.report
         if player.report.divergences:
             player.report.notes += header.other_than(self.original.header)
             player.report.notes += rules.notes(self.original)
@@ -210,6 +229,8 @@ class Replaying:
         raised = error.divergence if isinstance(error, DivergenceError) else None
         if strict and first is not None and raised is not first:
             raise DivergenceError(first) from error
+        if strict and report.refused and error is None:
+            raise NotAllowedError(report.refused)
 
     def keep_in(self, client: "Client") -> Self:
         """Store the outcome in a collector, with the original run."""
@@ -238,7 +259,8 @@ class Replaying:
         )
 
         try:
-            self._outcome_client.post_json("/v1/events", event)
+            with replay_guard.exempt():
+                self._outcome_client.post_json("/v1/events", event)
         except ClientError as error:
             self.report.notes.append(f"Note: what came of it could not be kept: {error}.")
 
@@ -256,11 +278,12 @@ class Replaying:
             if self._player is not None:
                 # The program may have configured redaction rules while it was imported.
                 self._player.privacy = rules.privacy_of(self.original)
+            check_tools(self.original, loaded=True)
             arguments = bound(target, self.entry_arguments(self.original))
         except TapeError as error:
             # Add it to the report too, in case the program or its test catches it.
             self.report.notes.append(f"Note: {error}.")
-            self.report.refused = str(error)
+            self.report.unplayable = str(error)
             raise
         recorded = self.original.header.get("code")
         inner = inspect.unwrap(target)
@@ -306,7 +329,8 @@ class Replaying:
             raise TapeError(f"the arguments of the run cannot be read: {error}") from error
         if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
             raise TapeError("the arguments of the run are no arguments by name")
-        return found
+        # What was not passed then is not passed now: the code gives its own defaults.
+        return {name: value for name, value in found.items() if name not in root.defaults}
 
 
 async def _all_of(stream: Any, items: int | None) -> list[Any]:
@@ -366,7 +390,7 @@ def replay(
     allow_network: bool | Iterable[str] = False,
     overrides: Iterable[Override] = (),
     compare_output: bool = True,
-    keep: bool = True,
+    keep: bool = False,
     stall_seconds: float = 10.0,
 ) -> Replaying:
     """Re-execute a recorded run: calls to models and tools are served from its tape.
@@ -444,6 +468,13 @@ def fork(
         allow_network=_reusable(allow_network),
     )
     return _replaying(trace, options, keep=keep)
+
+
+def hosts_of(allowed: bool | Iterable[str]) -> frozenset[str] | None:
+    """Return the hosts that an option allows; `None` for all."""
+    if isinstance(allowed, bool):
+        return None if allowed else frozenset()
+    return frozenset(allowed)
 
 
 def _reusable(hosts: bool | Iterable[str]) -> bool | Iterable[str]:

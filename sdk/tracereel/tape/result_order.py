@@ -20,6 +20,8 @@ SETTLE: Final = 0.003
 """Seconds between results for different threads."""
 LATE: Final = 0.05
 """Seconds after which a recorded call that was not made is no longer expected."""
+BUSY: Final = 0.25
+"""Seconds without progress after which a result need not wait for a call that was not made."""
 OVERDUE: Final = 1.0
 """Seconds that a call waits for one of another thread which had ended before it on the tape."""
 NOT_GIVEN: Final = ("cancelled", "closed")
@@ -174,6 +176,19 @@ class Reel:
     def _its_turn(self, given: Given) -> bool:
         return self.free or all(self._done[self._at : self._place[given.call, given.index]])
 
+    def _next_is_not_called(self) -> bool:
+        given = self.next
+        return given is not None and not self._has_begun(given.call)
+
+    def waits_for_others(self, given: Given | None) -> bool:
+        """Return whether the next result is of a call that the waiting tasks may hold up.
+
+        With a smaller pool or semaphore, a call is made only when another one has its result.
+        """
+        with self.condition:
+            waiting = any(each.given is not None for each in self.waiting.values())
+            return given is not None and waiting and not self._has_begun(given.call)
+
     def wait(self, given: Given) -> None:
         """Wait in a thread for the turn of a result."""
         if running_loop_or_none() is not None:
@@ -182,10 +197,13 @@ class Reel:
             return
         with self.condition:
             deadline, before = time.monotonic() + self.stall_seconds, self._at
+            patient = max(0.0, self.stall_seconds - BUSY)
             while not self._its_turn(given):
                 self.condition.wait(0.05)
                 if self._at != before:
                     deadline, before = time.monotonic() + self.stall_seconds, self._at
+                elif self._next_is_not_called() and time.monotonic() > deadline - patient:
+                    break  # it may wait for this thread: a smaller pool makes calls later
                 elif time.monotonic() > deadline or self._alone():
                     raise StalledError
             me = threading.get_ident()

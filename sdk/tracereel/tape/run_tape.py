@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tracereel._core import recorder as _recorder
@@ -19,6 +20,7 @@ from tracereel._runtime.compat import running_loop_or_none
 from tracereel._runtime.wakeup import Wakeup
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue
+from tracereel.tape.inner_usage import InnerUsage
 from tracereel.tape.loop_ticks import AllTurns
 from tracereel.tape.payloads import INLINE, Packed, Payloads, finish, hash_of
 
@@ -171,6 +173,7 @@ class RunTape:
         form: str,
         arguments: EncodedValue,
         effect: str = "",
+        defaults: list[str] | None = None,
     ) -> None:
         """Record the beginning of a call and set the number of its node."""
         boundary = kind in tape_format.BOUNDARIES and form != "block"
@@ -199,6 +202,8 @@ class RunTape:
                 record["i"] = 1
             if effect:
                 record["e"] = effect
+            if defaults:
+                record["d"] = defaults
             if boundary:
                 self._open += 1
                 self._names[number] = name
@@ -218,8 +223,9 @@ class RunTape:
         chunk: bool = False,
         awaited: bool = False,
         usage: dict[str, Any] | None = None,
+        used: Sequence[InnerUsage] = (),
     ) -> None:
-        """Record a stream item or the end of a call, with the tokens that it used."""
+        """Record a stream item or the end of a call, with the tokens that it and calls in it used."""
         with self._lock:
             now = time.perf_counter_ns()
             record: dict[str, Any] = {
@@ -237,6 +243,8 @@ class RunTape:
                 record["w"] = 1
             if usage:
                 record["u"] = usage
+            if used:
+                record["m"] = list(used)
             if not chunk:
                 record["how"] = how
                 self._open -= 1
@@ -381,7 +389,8 @@ def _size(value: EncodedValue | None) -> int:
 
 
 def _weight(record: dict[str, Any]) -> int:
-    return len(record.get("v") or "") + len(record.get("a") or "") + _RECORD_BYTES
+    kept = 1 + len(record.get("m") or ())
+    return len(record.get("v") or "") + len(record.get("a") or "") + kept * _RECORD_BYTES
 
 
 def _parts(records: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -3,19 +3,37 @@
 import inspect
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracereel._core import error_details
 from tracereel._core.tape_session import Live, Served
+from tracereel.errors import ReplayStoppedError
 from tracereel.tape import codec
 from tracereel.tape.divergence import Divergence, DivergenceError
 from tracereel.tape.format import Call
+from tracereel.tape.inner_usage import USAGE, repeat
 from tracereel.tape.overrides import Override
-from tracereel.tape.recording import MAX_ITEMS, USAGE
+from tracereel.tape.recording import MAX_ITEMS
 from tracereel.tape.result_order import NOT_GIVEN, StalledError
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
     from tracereel.tape.player import Player
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """Call that the program makes; the fields are those of `TapeSession.begin`."""
+
+    execution: "Execution | None"
+    around: "Execution | None"
+    kind: str
+    name: str
+    function: Any
+    arguments: Any
+    form: str
+    effect: str
 
 
 class RootCall(Live):
@@ -35,13 +53,18 @@ class RootCall(Live):
 
     def raised(self, error: BaseException) -> None:
         """Compare the exception of the run."""
-        if isinstance(error, Exception):
-            self._player.ended("raised", error)
-        elif isinstance(error, GeneratorExit) and self._items is not None:
-            # A closed generator has no caller to catch it; the end of the replay block raises it
-            # again.
-            with suppress(DivergenceError):
-                self._player.ended("closed", {"items": self._items, "result": None})
+        if isinstance(error, ReplayStoppedError):
+            return
+        how = "raised"
+        if error_details.cancels(error):
+            how = "closed" if isinstance(error, GeneratorExit) else "cancelled"
+        if how == "raised":
+            self._player.ended(how, error)
+            return
+        # Its caller cannot handle a divergence; the end of the replay block raises it again.
+        with suppress(DivergenceError):
+            streams = how == "closed" and self._items is not None
+            self._player.ended(how, {"items": self._items, "result": None} if streams else error)
 
     def gave(self, item: Any) -> None:
         """Collect an item of the run's stream."""
@@ -163,11 +186,12 @@ class ServedCall:
         return player.value(end)
 
     def _note_usage(self) -> None:
-        """Set the recorded tokens on the call, whose code does not run."""
+        """Record the tokens of the call and of model calls in it again, whose code does not run."""
         end, execution = self._call.end, self._execution
         if end is not None and execution is not None:
             known: dict[str, Any] = {name: end.usage[name] for name in USAGE if name in end.usage}
             execution.set(**known)
+            repeat(execution, end.used)
 
     def _without_end(self) -> None:
         """Report a call that was interrupted on the tape but not in this run."""
@@ -176,7 +200,11 @@ class ServedCall:
             player.end_of_tape(f"{call.name} had been called, and what it gave is not on the tape")
         how = call.end.how if call.end is not None else "has not ended"
         player.diverged(
-            Divergence("stream", call.name, call.name, 0, detail=f"on the tape it was {how}")
+            Divergence(
+                *("stream", call.name, call.name, 0),
+                detail=f"on the tape it was {how}",
+                call_kind=call.kind,
+            )
         )
         raise DivergenceError(player.report.divergences[-1])
 

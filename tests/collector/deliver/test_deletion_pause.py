@@ -4,6 +4,7 @@ import pytest
 
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.deliver.deletion import Deletion
+from tracereel_collector.deliver.deletion_queues import OwnQueue
 from tracereel_collector.errors import ServiceUnavailableError
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.queue.pause import StoreWriters
@@ -16,7 +17,7 @@ class Rows:
     def __init__(self):
         self.asked = []
 
-    def rows(self, statement):
+    def rows(self, statement, **_):
         self.asked.append(statement)
         return []
 
@@ -35,7 +36,11 @@ def test_deletion_waits_for_a_backup_until_it_times_out(tmp_path):
     )
     store, writers = Rows(), StoreWriters(tmp_path)
     deletion = Deletion(
-        queue, store, AuditLog(tmp_path / "audit"), StoreWriters(tmp_path), wait_seconds=0.05
+        OwnQueue(queue),
+        store,
+        AuditLog(tmp_path / "audit"),
+        StoreWriters(tmp_path),
+        wait_seconds=0.05,
     )
     runs = RunsToDelete(tenant="a", ids=["t"], otel=[], shared=[], spans=[])
 

@@ -1,5 +1,7 @@
 """Run analysis: critical path, chains, waste, errors, usage."""
 
+import json
+
 import pytest
 from hypothesis import given
 
@@ -308,6 +310,14 @@ def test_overlaps_count_once(stretches, expected):
     assert covered(stretches) == expected
 
 
+def silent(steps):
+    return [("", "")] * len(steps)
+
+
+def verbose(steps):
+    return [('"ñ\n' * 5_000, "\\" * 70)] * len(steps)
+
+
 @HELD
 @given(RUNS)
 def test_any_run_can_be_analysed(made):
@@ -316,7 +326,9 @@ def test_any_run_can_be_analysed(made):
     document = document_of(analysis)
     assert len(document["steps"]) == len(analysis.run.steps)
     for budget in (MIN_BYTES, 2_000):
-        assert len(brief_of(analysis, analysis.run.roots, budget=budget)) <= budget
+        for said in (silent, verbose):
+            short = brief_of(analysis, analysis.run.roots, budget=budget, said=said)
+            assert len(short) <= budget
     entries = timeline_of(analysis, tenant="default")
     assert len(entries) == len(made.events) + sum(
         step.source == "otlp" for step in analysis.run.steps
@@ -427,11 +439,23 @@ def test_of_several_calls_of_a_name_those_with_the_same_input_belong_together():
     assert [(step["change"], step["b"]) for step in document["steps"]] == [("added", "t1")]
 
 
+def test_content_takes_the_room_that_steps_leave():
+    analysis = analysed(*pipeline(0, 900), *agent("one", 1, 2))
+
+    short = brief_of(analysis, analysis.run.roots, budget=6_000, said=verbose)
+
+    document = json.loads(short)
+    assert 3_000 < len(short) <= 6_000
+    assert all(step["output"] == "\\" * 70 for step in document["steps"])
+    assert all(step["input"].startswith('"ñ') for step in document["steps"])
+    assert all(step["input"].endswith("…") for step in document["steps"])
+
+
 def test_a_brief_shows_what_failed_and_how_much_is_hidden():
     fine = [each for number in range(200) for each in agent(f"a{number}", number, number + 1)]
     analysis = analysed(*pipeline(0, 900), *fine, *agent("bad", 800, 801, status="failed"))
 
-    short = brief_of(analysis, analysis.run.roots, budget=1_500)
+    short = brief_of(analysis, analysis.run.roots, budget=1_500, said=silent)
 
     assert len(short) <= 1_500
     assert b'"name":"bad"' in short

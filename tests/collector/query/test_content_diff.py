@@ -61,6 +61,20 @@ def test_ids_and_times_that_are_new_in_every_run_are_no_difference():
     assert content_changes(run(1), run(2)) == {}
 
 
+def test_a_difference_has_the_ids_that_stand_for_each_other():
+    def said(ticket, call, second, day):
+        return model(text("user", f"ticket {ticket}\n{call} at 2026-11-18T14:00:0{second}Z, {day}"))
+
+    one, other = str(uuid.uuid4()), str(uuid.uuid4())
+    changes = content_changes(
+        said(one, "call_abc123", 1, "Monday"), said(other, "call_xyz789", 2, "Friday")
+    )
+
+    (change,) = changes["input"]["messages"]
+    times = [f"2026-11-18T14:00:0{second}Z" for second in (1, 2)]
+    assert change["fresh"] == [(one, other), ("call_abc123", "call_xyz789"), tuple(times)]
+
+
 def test_an_id_that_refers_to_something_else_is_a_difference():
     one, other = str(uuid.uuid4()), str(uuid.uuid4())
     a = model(text("user", one), text("user", other), text("user", one))

@@ -195,3 +195,27 @@ def test_a_span_that_began_before_its_agent_ended_precedes_the_end():
         *("agent.execution.started", "otel.span", "agent.execution.completed")
     ]
     assert offsets == sorted(offsets)
+
+
+def test_spans_behind_an_event_that_was_numbered_late_keep_their_order():
+    """A thread that has to wait takes the time of its event long before its number."""
+    mark = SpanEventRow("0" * 32, "f", 1, BEGAN + 53_000_000, "retry_attempted")
+    run = rows(
+        event("execution.started", 0, hlc=0.1, span_id="a", agent_name="parser"),
+        event("execution.completed", 10, start=5, hlc=51, span_id="x", agent_name="other"),
+        event("decision.recorded", 52, hlc=52.1, span_id="a", agent_name="parser"),
+        event("decision.recorded", 60, hlc=60.1, span_id="a", agent_name="parser"),
+        event("execution.completed", 70, start=0, hlc=70.1, span_id="a", agent_name="parser"),
+        spans=[span("f", "a", 20, 65), span("b", "f", 54, 62)],
+        span_events=[mark],
+    )
+
+    entries, _ = shown(analyse(build(run), {}))
+
+    assert entries[1:6] == [
+        ("agent.execution.completed", "x"),
+        ("otel.span", "f"),
+        ("agent.decision.recorded", "a"),
+        ("otel.span_event", "f"),
+        ("otel.span", "b"),
+    ]

@@ -173,6 +173,8 @@ def test_counters_balance_at_every_step(open_queue, body):
         "retried": 0,
         "dropped": 0,
         "damaged": 0,
+        "relayed": 0,
+        "from_peers": 0,
     }
     (entry,) = queue.quarantine.entries(tenant="default")
     assert (entry.kind, entry.sequence_number, entry.reason) == ("events", 1, "cannot be stored")

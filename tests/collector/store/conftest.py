@@ -1,4 +1,4 @@
-"""Real engine with a database for each test module."""
+"""Real stores: the embedded engine and a ClickHouse server, each with a database for all modules."""
 
 import itertools
 import json
@@ -7,10 +7,11 @@ import uuid
 
 import pytest
 
-from tests.support.engine_store import store_on
+from tests.support.engine_store import address_of, store_at
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.model import Kind, QueuedBody
+from tracereel_collector.store.clickhouse import StoreAddress
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import migrations
 
@@ -20,32 +21,43 @@ TABLES = (
 )
 RECEIVED = 1_769_162_400_000_000_000
 LATER_SCHEMA = """-- A column of a table and of the view that fills it.
-ALTER TABLE run_links ADD COLUMN IF NOT EXISTS events SimpleAggregateFunction(sum, UInt64);
+ALTER TABLE run_links$local ADD COLUMN IF NOT EXISTS events SimpleAggregateFunction(sum, UInt64);
+$on_cluster ALTER TABLE run_links ADD COLUMN IF NOT EXISTS events SimpleAggregateFunction(sum, UInt64);
+
+-- Until it is loaded again, a changed view derives other tokens than after a restart.
+ATTACH TABLE IF NOT EXISTS agent_events_to_run_links;
 
 ALTER TABLE agent_events_to_run_links MODIFY QUERY
 SELECT tenant, parent_trace_id, trace_id, min(agent_events.ingested_at) AS ingested_at, count() AS events
-FROM agent_events
+FROM agent_events$local AS agent_events
 WHERE parent_trace_id != ''
 GROUP BY tenant, parent_trace_id, trace_id;
 
-CREATE TABLE event_types
+DETACH TABLE agent_events_to_run_links SYNC;
+
+ATTACH TABLE agent_events_to_run_links;
+
+CREATE TABLE IF NOT EXISTS event_types$local
 (
     tenant LowCardinality(String),
     event_type LowCardinality(String),
     events UInt64
 )
-ENGINE = SummingMergeTree
+ENGINE = ${replicated}SummingMergeTree($replica)
 ORDER BY (tenant, event_type)
 SETTINGS $merge_tree_settings;
 
+$on_cluster CREATE TABLE IF NOT EXISTS event_types AS event_types$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'event_types$local', sipHash64(event_type));
+
 -- Filled with the rows that are there; emptied first, should this have been interrupted.
-TRUNCATE TABLE event_types;
+TRUNCATE TABLE event_types$local;
 
-INSERT INTO event_types
-SELECT tenant, event_type, count() AS events FROM agent_events GROUP BY tenant, event_type;
+INSERT INTO event_types$local
+SELECT tenant, event_type, count() AS events FROM agent_events$local GROUP BY tenant, event_type;
 
-CREATE MATERIALIZED VIEW agent_events_to_event_types TO event_types AS
-SELECT tenant, event_type, count() AS events FROM agent_events GROUP BY tenant, event_type;
+CREATE MATERIALIZED VIEW IF NOT EXISTS agent_events_to_event_types TO event_types$local AS
+SELECT tenant, event_type, count() AS events FROM agent_events$local GROUP BY tenant, event_type;
 """
 """Statements that a later version may use to change a store with rows in it."""
 
@@ -56,35 +68,59 @@ def engine(tmp_path_factory):
         yield running
 
 
-def connect(engine, database):
-    store = store_on(engine, database=database)
+@pytest.fixture(params=["embedded", "server"], scope="module")
+def place(request):
+    """Return the address of a ClickHouse: every test that needs one runs on each."""
+    if request.param == "server":
+        return StoreAddress.parse(request.getfixturevalue("clickhouse_server"))
+    return address_of(request.getfixturevalue("engine"))
+
+
+def connect(place, database):
+    """Return a store on a database without tables."""
+    store = store_at(place, database)
     store.prepare()
     return store
 
 
 @pytest.fixture
-def new_store(engine):
+def new_store(place):
     """Return a store on an empty database."""
-    store = connect(engine, f"db_{uuid.uuid4().hex}")
+    store = connect(place, f"db_{uuid.uuid4().hex}")
     yield store
     store.close()
 
 
 @pytest.fixture
-def later(tmp_path):
-    """Return the migrations of a later version: the current ones and one more."""
+def later_folder(tmp_path):
+    """Return a folder with what a later version adds to the schema."""
     folder = tmp_path / "schema"
     folder.mkdir()
     (folder / "9000_event_types.sql").write_text(LATER_SCHEMA)
-    return [*migrations(), *migrations(folder)]
+    return folder
+
+
+@pytest.fixture
+def later(later_folder):
+    """Return the migrations of a later version: the current ones and one more."""
+    return [*migrations(), *migrations(later_folder)]
 
 
 @pytest.fixture(scope="session")
-def migrated(engine):
-    store = connect(engine, "tracereel")
-    migrate(store)
-    yield store
-    store.close()
+def migrated_stores():
+    """Return the migrated store of each address that was asked for."""
+    made = {}
+    yield made
+    for store in made.values():
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def migrated(place, migrated_stores):
+    if place not in migrated_stores:
+        store = migrated_stores[place] = connect(place, f"db_{uuid.uuid4().hex}")
+        migrate(store)
+    return migrated_stores[place]
 
 
 @pytest.fixture

@@ -1,16 +1,12 @@
-"""Requirements on any ClickHouse, tested on each available backend.
-
-The embedded engine, the same behind a faulty proxy, and a server if
-`TRACEREEL_TEST_CLICKHOUSE=clickhouse://user:pass@host:port/db` is set (its database is emptied).
-"""
+"""Requirements on any ClickHouse: the embedded engine, the same behind a faulty proxy, a server."""
 
 import json
-import os
 import uuid
 
 import pytest
 
 from tests.collector.store.test_delivery import LIMITS, append, deliver
+from tests.support.clickhouse_server import new_database
 from tests.support.conservation import conserved_queue
 from tests.support.contract import EXAMPLES
 from tests.support.flaky_proxy import FAULTS, FlakyProxy
@@ -20,8 +16,6 @@ from tracereel_collector.queue import DurableQueue
 from tracereel_collector.store.clickhouse import BadDataError, ClickHouseStore, StoreAddress
 from tracereel_collector.store.migrate import migrate
 
-SERVER = os.environ.get("TRACEREEL_TEST_CLICKHOUSE", "")
-needs_server = pytest.mark.skipif(not SERVER, reason="TRACEREEL_TEST_CLICKHOUSE names no server")
 LINES = [json.dumps(each).encode() for each in EXAMPLES]
 
 
@@ -39,12 +33,11 @@ def open_store(address):
     return store
 
 
-@pytest.fixture(
-    params=["embedded", "proxy", pytest.param("server", marks=needs_server)], scope="module"
-)
+@pytest.fixture(params=["embedded", "proxy", "server"], scope="module")
 def backend(request, engine, proxy):
     if request.param == "server":
-        address = StoreAddress.parse(SERVER)
+        server = request.getfixturevalue("clickhouse_server")
+        address = StoreAddress.parse(new_database(server))
     else:
         address = StoreAddress(
             host="127.0.0.1",

@@ -1,56 +1,62 @@
-"""The cluster schema is generated from the same files and accepted by ClickHouse's parser."""
+"""Form of the schema on a cluster: from the same files as that of one server."""
 
 import re
 import subprocess
 import sys
 import time
-from datetime import date
 
 import pytest
 
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
-from tracereel_collector.store.cluster import cluster_schema
-from tracereel_collector.store.deletion import RunsToDelete
-from tracereel_collector.store.deletion import delete_rows as delete_runs
-from tracereel_collector.store.retention import (
-    Limits,
-    delete_rows,
-    drop_partitions,
-    expired,
-    forget_emitters,
-    whole_partitions,
-)
-from tracereel_collector.store.sql import migrations, query
+from tracereel_collector.store.layout import SERVER, Layout
+from tracereel_collector.store.sql import migrations, without_comments
 
-STATEMENTS = cluster_schema(cluster="prod", database="telemetry")
+
+def statements_of(layout):
+    return [
+        without_comments(statement)
+        for migration in migrations(layout=layout)
+        for statement in migration.statements
+    ]
+
+
+STATEMENTS = statements_of(Layout("prod"))
 TABLES = [
     found.groups()
-    for migration in migrations()
-    for each in migration.statements
-    if (found := re.search(r"(?s)CREATE TABLE (?:IF NOT EXISTS )?(\w+).*?ENGINE = (\w+)", each))
+    for each in statements_of(SERVER)
+    if (found := re.search(r"(?s)CREATE TABLE IF NOT EXISTS (\w+).*?ENGINE = (\w+)", each))
 ]
+STORED = [name for name, engine in TABLES if engine.endswith("MergeTree")]
 
 
 def test_clickhouse_parses_every_statement(new_store):
     for statement in STATEMENTS:
-        shown = new_store.select("SELECT formatQuery({q:String})", {"q": statement}, fmt="RawBLOB")
-        assert b"ON CLUSTER prod" in shown, statement
+        new_store.select("SELECT formatQuery({q:String})", {"q": statement}, fmt="RawBLOB")
 
 
-@pytest.mark.parametrize("table", [name for name, engine in TABLES if engine.endswith("MergeTree")])
-def test_a_table_is_replicated_in_its_shard_and_spread_by_trace(table):
+def test_one_server_has_no_statement_for_a_cluster():
+    shown = "\n".join(statements_of(SERVER))
+
+    assert not re.search(r"Replicated|Distributed|_local\b|\{shard\}", shown)
+    assert "$" not in shown.replace("$'", "")
+
+
+@pytest.mark.parametrize("table", STORED)
+def test_a_table_is_replicated_in_its_shard_and_spread_by_what_is_in_the_row(table):
     made = [each for each in STATEMENTS if each.startswith("CREATE TABLE")]
-    (local,) = [each for each in made if f"telemetry.{table}_local ON CLUSTER" in each]
-    (spread,) = [each for each in made if f" telemetry.{table} ON CLUSTER" in each]
+    (local,) = [each for each in made if f" EXISTS {table}_local\n" in each]
+    (spread,) = [each for each in made if f" EXISTS {table} AS {table}_local\n" in each]
 
     assert re.search(r"ENGINE = Replicated\w*MergeTree\('/clickhouse/tables/\{shard\}/", local)
     assert "non_replicated_deduplication_window" not in local
-    assert f"Distributed(prod, telemetry, {table}_local, " in spread
+    assert f"Distributed('prod', currentDatabase(), '{table}_local', cityHash64(" in spread
+    assert "rand()" not in spread, "a repeated insert must reach the same shards"
     if table == "event_content":
         assert spread.endswith("cityHash64(conversation))"), "repeated history meets on one shard"
+    elif table == "score_tellings":
+        assert spread.endswith("cityHash64(trace_id, session_key))"), "of a run, or of a session"
     elif re.search(r"(?m)^    (trace_id|TraceId) ", local):
         assert re.search(r"cityHash64\((trace_id|TraceId)\)\)$", spread)
 
@@ -58,7 +64,7 @@ def test_a_table_is_replicated_in_its_shard_and_spread_by_trace(table):
 def test_every_replicated_table_remembers_tokens_by_number_and_for_weeks():
     replicated = [each for each in STATEMENTS if re.search(r"ENGINE = Replicated", each)]
 
-    assert len(replicated) == len([engine for _, engine in TABLES if engine.endswith("MergeTree")])
+    assert len(replicated) == len(STORED)
     for local in replicated:
         settings = dict(re.findall(r"(\w+) = (\d+)", local[local.rindex("SETTINGS ") :]))
         assert int(settings["replicated_deduplication_window"]) >= 10_000, local
@@ -81,136 +87,33 @@ def test_engine_has_the_settings_of_replicated_tables(new_store):
         )
 
 
-def test_every_view_names_its_target_and_reads_local_tables():
-    views = [each for each in STATEMENTS if "MATERIALIZED VIEW" in each]
+def test_views_of_stored_tables_read_and_write_the_local_part():
+    views = [each for each in STATEMENTS if each.startswith("CREATE MATERIALIZED VIEW")]
 
     assert views
     for view in views:
-        assert re.search(r" ON CLUSTER prod TO telemetry\.\w+", view)
-        assert not re.search(r"\bFROM (agent_events|otel_spans|\w+_in)\b", view)
+        target = re.search(r" TO (\w+)", view)[1]
+        reads = set(re.findall(r"\bFROM (\w+)", view[view.index(" AS") :]))
+        stored = {name for name in reads if name.removesuffix("_local") in STORED}
+        assert all(name.endswith("_local") for name in stored), view
+        assert target.endswith("_local") == bool(stored), view
 
 
-@pytest.mark.parametrize("name", ["a b", "x;DROP", "", "1a", "a'"])
+@pytest.mark.parametrize("name", ["a b", "x;DROP", "1a", "a'"])
 def test_invalid_cluster_name_is_refused(name):
-    with pytest.raises(StartupError, match="is not a name"):
-        cluster_schema(cluster=name, database="telemetry")
+    with pytest.raises(StartupError, match="is not the name of a cluster"):
+        Layout(name)
 
 
 def test_the_command_prints_it():
     done = subprocess.run(
-        [sys.executable, "-m", "tracereel", "schema", "--cluster", "prod"],
+        [sys.executable, "-m", "tracereel", "schema", "print", "--cluster", "prod"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert done.stdout.count("ON CLUSTER prod") == len(STATEMENTS)
-
-
-class Cluster:
-    """Fake cluster node that describes its tables and records every statement.
-
-    The embedded engine has no distributed tables, so their names are taken from the schema.
-    """
-
-    def __init__(self, engine):
-        self.engine = engine
-        self.statements = []
-
-    def rows(self, statement):
-        if statement == query("daily_tables"):
-            daily = self.engine.rows(statement)
-            return [(f"{table}_local", tenant, day) for table, tenant, day in daily]
-        if statement == query("deletable_tables"):
-            return [(f"{table}_local", *columns) for table, *columns in self.engine.rows(statement)]
-        assert statement == query("sharded_tables")
-        spread = "\n".join(each for each in STATEMENTS if "ENGINE = Distributed(" in each)
-        found = re.findall(r"telemetry\.(\w+) ON .*Distributed\((\w+), telemetry, (\w+),", spread)
-        return [(name, local, cluster) for name, cluster, local in found]
-
-    def select(self, statement, parameters, *, fmt):
-        self.statements.append(statement)
-        if statement.startswith("SELECT count()"):
-            return b"7\n"
-        if statement in (query("gone_span_names"), query("emptied_agents")):
-            return b'["a name"]\n' if parameters.get("after") != "a name" else b""
-        if statement == query("agents_with_events"):
-            return b""
-        # Every table has two partitions with expired rows; the first holds nothing else.
-        return b"20260101\n" if "HAVING" in statement else b"20260101\t5\n20260102\t3\n"
-
-    def change(self, statement, parameters):
-        self.statements.append(statement)
-
-
-def test_deletion_counts_on_all_shards_and_removes_from_all_of_them(migrated):
-    cluster = Cluster(migrated)
-    runs = RunsToDelete(tenant="t", ids=["run"], otel=["0" * 32], shared=[], spans=[])
-
-    gone = delete_runs(cluster, runs)
-
-    assert {"agent_events", "otel_spans", "run_links", "score_tellings"} <= gone.keys()
-    altered = []
-    for statement in cluster.statements:
-        shown = migrated.select(
-            "SELECT formatQuery({q:String})", {"q": statement}, fmt="RawBLOB"
-        ).decode()
-        if statement.startswith("ALTER"):
-            found = re.match(r"ALTER TABLE `?(\w+)_local`? ON CLUSTER `?prod`?\s", shown)
-            assert found is not None, shown
-            assert "SELECT" not in shown, "a replicated table takes no question in a change"
-            altered.append(found[1])
-        else:  # counts, and the sums of the deleted runs that are subtracted from the rollups
-            assert "_local" not in shown, shown
-    assert altered == [*gone, "span_names", "agent_hours", "agent_minutes"]
-    assert list(gone)[-1] == "agent_events", "they tell what else belongs to a run"
-
-
-def test_retention_reads_all_shards_and_changes_all_of_them(migrated):
-    cluster = Cluster(migrated)
-    limits = Limits({"short": date(2026, 5, 1), "forever": None}, date(2026, 1, 1))
-
-    found = list(expired(cluster, limits, Dating(now_nano=time.time_ns())))
-    forget_emitters(cluster, "emitters", "t", ["emt"])
-    for each in found:
-        drop_partitions(cluster, each, whole_partitions(cluster, each))
-        delete_rows(cluster, each, ["20260102"])
-
-    assert {"agent_events", "otel_spans", "run_links", "score_tellings"} <= {
-        each.table for each in found
-    }
-    assert found[0].table != "agent_events", "what is derived from the events goes before them"
-    for statement in cluster.statements:
-        shown = migrated.select(
-            "SELECT formatQuery({q:String})", {"q": statement}, fmt="RawBLOB"
-        ).decode()
-        if statement.startswith("ALTER"):
-            assert re.match(r"ALTER TABLE `?\w+_local`? ON CLUSTER `?prod`?\s", shown), shown
-        else:
-            assert not re.search(r"FROM `?\w+_local", shown), shown
-    dropped = [each for each in cluster.statements if "DROP PARTITION ID '20260101'" in each]
-    deleted = [each for each in cluster.statements if "DELETE IN PARTITION ID '20260102'" in each]
-    assert len(dropped) == len(deleted) == len(found)
-
-
-@pytest.mark.parametrize(
-    "engine_full",
-    [
-        "Distributed('prod', 'telemetry', 'spans_local', cityHash64(TraceId))",
-        "Distributed(prod, telemetry, spans_local, rand())",
-    ],
-)
-def test_local_table_is_read_from_the_distributed_engine(migrated, engine_full):
-    asked = query("sharded_tables")
-    columns = asked[asked.index("extract(") : asked.index("FROM system.tables")]
-
-    found = migrated.select(
-        f"SELECT {columns} FROM (SELECT {{full:String}} AS engine_full)",
-        {"full": engine_full},
-        fmt="TabSeparated",
-    )
-
-    assert found == b"spans_local\tprod\n"
+    assert done.stdout.count(";\n\n") == len(STATEMENTS)
 
 
 @pytest.mark.parametrize("engine", ["Distributed", "ReplicatedMergeTree", "SharedMergeTree"])

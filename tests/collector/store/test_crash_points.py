@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import uuid
 
 import pytest
 
@@ -12,6 +13,7 @@ from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.migrate import migrate
 
 EVENTS = 10
+DATABASE = f"db_{uuid.uuid4().hex}"
 POINTS = (
     *("before_commit:5", "after_commit:5", "before_insert:3", "after_insert:3"),
     *("before_done:2", "after_done:1"),
@@ -19,8 +21,8 @@ POINTS = (
 
 
 @pytest.fixture(scope="module")
-def crash_store(engine):
-    store = connect(engine, "crashes")
+def crash_store(place):
+    store = connect(place, DATABASE)
     migrate(store)
     yield store
     store.close()
@@ -28,15 +30,15 @@ def crash_store(engine):
 
 @pytest.mark.fault
 @pytest.mark.parametrize("point", POINTS)
-def test_crash_at_each_point_loses_and_duplicates_nothing(point, engine, crash_store, tmp_path):
+def test_crash_at_each_point_loses_and_duplicates_nothing(point, place, crash_store, tmp_path):
     crash_store.command("TRUNCATE TABLE agent_events")
     path = tmp_path / "queue.sqlite"
 
     def run(crash_at):
         return subprocess.run(
             [
-                *(sys.executable, "-m", "tests.support.crashing", str(path), engine.host),
-                *(str(engine.port), engine.secret, "crashes", str(EVENTS)),
+                *(sys.executable, "-m", "tests.support.crashing", str(path), place.host),
+                *(str(place.port), place.password, DATABASE, str(EVENTS)),
             ],
             env={**os.environ, "TRACEREEL_CRASH_AT": crash_at},
             capture_output=True,

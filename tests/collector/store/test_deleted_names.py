@@ -15,8 +15,8 @@ class Overheard:
         self._store = store
         self.asked = []
 
-    def rows(self, statement):
-        return self._store.rows(statement)
+    def rows(self, statement, **parameters):
+        return self._store.rows(statement, **parameters)
 
     def select(self, statement, parameters, *, fmt):
         self.asked.append(statement)

@@ -1,6 +1,7 @@
 """Delivery on a real queue and engine: exactly once, even after a crash."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -13,7 +14,7 @@ from tracereel_collector.errors import (
     TooMuchAtOnceError,
     UnknownRefusalError,
 )
-from tracereel_collector.model import Body, Kind
+from tracereel_collector.model import Body, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.store.clickhouse import BadDataError
 from tracereel_collector.telemetry import DeliveryMetrics
@@ -128,6 +129,22 @@ def test_a_batch_that_is_stored_is_not_taken_apart_because_it_cannot_be_looked_u
 
     assert stored(store) == 6
     assert (counted["stored"], counted["quarantined"]) == (6, 0)
+
+
+def test_rows_of_another_collector_with_the_same_numbers_are_not_taken_for_ours(store):
+    theirs = QueuedBody(
+        id=1,
+        kind=Kind.EVENTS,
+        tenant="default",
+        first_sequence_number=1,
+        records=1,
+        received_unix_nano=1_769_162_400_000_000_001,
+        data=EVENT % b"theirs",
+    )
+    ours = replace(theirs, received_unix_nano=theirs.received_unix_nano + 1)
+    store.insert(Kind.EVENTS, [theirs], token="theirs")
+    assert store.missing(Kind.EVENTS, [theirs, ours]) == [ours]
+    assert store.without_stored(Kind.EVENTS, [theirs, ours]) == [ours]
 
 
 @pytest.mark.fault

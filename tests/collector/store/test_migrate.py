@@ -22,10 +22,17 @@ class Interrupted:
         self.rows = store.rows
 
     def command(self, statement):
+        self._count()
+        self._store.command(statement)
+
+    def change(self, statement, parameters):
+        self._count()
+        self._store.change(statement, parameters)
+
+    def _count(self):
         if not self._left:
             raise StoreUnavailableError("gone")
         self._left -= 1
-        self._store.command(statement)
 
 
 def is_interrupted(store, statements, known=None):

@@ -28,8 +28,8 @@ DAILY = ("agent_events", "trace_summaries", "otel_spans", "trace_texts")
 
 
 @pytest.fixture(scope="module")
-def prepared(engine):
-    store = connect(engine, f"db_{uuid.uuid4().hex}")
+def prepared(place):
+    store = connect(place, f"db_{uuid.uuid4().hex}")
     migrate(store)
     yield store
     store.close()

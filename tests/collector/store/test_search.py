@@ -425,3 +425,13 @@ def test_row_of_a_run_has_the_last_answer(told, search):
     answers = {each["trace_id"]: each["answer"] for each in search()["traces"]}
 
     assert answers == {"answered": "the doctor is free at ten", "early": "found"}
+
+
+def test_a_failed_run_is_not_answered_by_a_step_inside_of_it(told, search):
+    inner = run("failed", output="4")[1:3]
+    outer = run("failed", took=5, status="failed", prompt="how much?")
+    told(outer[0], *inner, outer[-1])
+
+    (found,) = search()["traces"]
+
+    assert (found["status"], found["prompt"], found["answer"]) == ("failed", "how much?", None)

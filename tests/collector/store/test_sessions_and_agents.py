@@ -10,6 +10,7 @@ from tests.collector.store.runs_to_find import NOW, START, at, run, span, spans_
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import agents as statistics
 from tracereel_collector.query.agents import Agents
+from tracereel_collector.query.content.questions import Questions
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.window import parse_window
@@ -18,7 +19,7 @@ from tracereel_collector.store.deletion import delete_rows, runs_of
 
 @pytest.fixture
 def sessions(migrated):
-    return Sessions(migrated, Search(migrated, lambda: NOW))
+    return Sessions(migrated, Search(migrated, lambda: NOW), Questions(migrated))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.collector.store.conftest import RECEIVED, connect
 from tests.collector.store.test_delivery import LIMITS, deliver
+from tests.support.engine_store import address_of
 from tracereel_collector.engine import EngineSettings, Supervisor
 from tracereel_collector.model import Body, Kind, QueuedBody
 from tracereel_collector.queue import DurableQueue
@@ -65,7 +66,7 @@ def test_inserts_are_deduplicated_across_restarts(tmp_path, later, is_upgraded):
         sums += " UNION ALL SELECT sum(events), 0, 0 FROM run_links"
     for start in range(2):
         with Supervisor(EngineSettings(store_dir=tmp_path / "store")) as engine:
-            store = connect(engine, "tracereel")
+            store = connect(address_of(engine), "tracereel")
             if not start:
                 migrate(store)
                 if is_upgraded:  # with a changed view
@@ -102,7 +103,7 @@ def test_rows_that_are_gone_although_their_token_is_known_are_stored_again(tmp_p
     batch = queue.next_batch(kind, max_records=10, max_bytes=1 << 20)
     settings = EngineSettings(store_dir=tmp_path / "store")
     with Supervisor(settings) as engine:
-        store = connect(engine, "tracereel")
+        store = connect(address_of(engine), "tracereel")
         migrate(store)
         store.insert(kind, queue.bodies_of(batch), token=batch.token)
         parts = store.rows(
@@ -113,7 +114,7 @@ def test_rows_that_are_gone_although_their_token_is_known_are_stored_again(tmp_p
     for (path,) in parts:
         shutil.rmtree(path)
     with Supervisor(settings) as engine:
-        store = connect(engine, "tracereel")
+        store = connect(address_of(engine), "tracereel")
         assert store.rows(f"SELECT count() FROM {table}") == [("0",)]
         # The engine treats the same token as a duplicate.
         store.insert(kind, queue.bodies_of(batch), token=batch.token)

@@ -65,7 +65,7 @@ def test_an_export_that_cannot_be_written_names_the_place_and_why(
     assert done.stderr.endswith(": Not a directory\n")
 
 
-@pytest.mark.parametrize("options", [["--at", "50"], ["--play"], ["--json"]])
+@pytest.mark.parametrize("options", [["--at", "50"], ["--play"]])
 @pytest.mark.parametrize("again", [["--run"], ["--fork"], ["--choose", "rule=1"]])
 def test_a_re_execution_refuses_options_that_it_would_not_read(run_cli, options, again):
     done = run_cli("replay", TRACE, *options, *again)

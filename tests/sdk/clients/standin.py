@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from http.server import ThreadingHTTPServer
 from random import Random
 
-from tests.collector.store.dialects import standin as whole
+from tests.clients import standin as whole
 from tests.sdk.providers import samples, wire
 
 ANTHROPIC_HEADERS = {

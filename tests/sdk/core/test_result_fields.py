@@ -53,6 +53,12 @@ class Plain:
         self.confidence = confidence
 
 
+class OfRule:
+    """Result of a rule, whose confidence is always the same."""
+
+    confidence = 0.5
+
+
 class Pair(NamedTuple):
     date: str
     confidence: float
@@ -78,6 +84,7 @@ def agent_event(result: object) -> dict[str, object]:
         Model(confidence=0.5),
         Struct(confidence=0.5),
         Pair("tomorrow", 0.5),
+        OfRule(),
         Plain(Decimal("0.5")),
         Plain(np.float32(0.5)),
     ],

@@ -258,6 +258,29 @@ def test_sizes_and_summaries_of_copies_are_those_of_the_value(value: Any) -> Non
     assert described.size in (values.size(value), values.encoded_size(described.data))
 
 
+@given(st.dictionaries(st.text(), data))
+def test_sizes_and_summaries_of_arguments_are_those_of_the_values(given: dict[str, Any]) -> None:
+    pairs = list(given.items())
+    described = WHOLE.described_arguments(pairs)
+    assert described.data == WHOLE.arguments(pairs)
+    if depth(given) <= 4:
+        assert described.summary == values.call_summary(pairs)
+    exactly = sum(values.encoded_size(value) for value in described.data.values())
+    assert described.size in (sum(map(values.size, given.values())), exactly)
+
+
+def test_a_text_that_was_clean_before_is_redacted_as_the_value_of_a_secret() -> None:
+    privacy = Privacy(Redaction(), capture_content=True)
+    copies = ContentCopies(privacy)
+    assert copies.value({"city": "Lima", "password": "Lima"}) == {
+        "city": "Lima",
+        "password": "[redacted:field]",
+    }
+    event = {"event_type": semconv.TOOL_CALLED, "tool_name": "Lima", "password": "Lima"}
+    privacy.clean(event)
+    assert event["password"] == "[redacted:field]"
+
+
 def depth(value: Any) -> int:
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value

@@ -304,7 +304,8 @@ def test_the_commands_export_and_re_execute(
     capsys.readouterr()
     assert main(["replay", str(path), "--run", "travel:nothing"]) == 1
     assert "is not there" in capsys.readouterr().err
-    assert main(["replay", str(path), "--run", "--fork-at", "1"]) == 0
+    named = ["--allow-network", "192.0.2.1"]
+    assert main(["replay", str(path), "--run", "--fork-at", "1", *named]) == 0
     assert "recorded as" in capsys.readouterr().out
     changed = ["--result", "model=stay", "--result", '1={"degrees": 3}']
     assert main(["replay", str(path), "--run", "--fork-at", "3", *changed]) == 0

@@ -16,8 +16,9 @@ from tests.sdk.conftest import SDK
 from tests.support.replay_trial import recording
 from tracereel import traced_agent, traced_tool
 from tracereel.cli import main
+from tracereel.demo.appointment import create_appointment
 from tracereel.redaction import Redaction, Rule
-from tracereel.tape import Tape, TapeError, codec, load
+from tracereel.tape import Tape, TapeError, codec, load, payloads
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import UndecodableError
 from tracereel.tape.entry import entry_point
@@ -226,7 +227,9 @@ def test_a_package_outside_of_the_project_is_not_imported_on_the_way_to_a_module
     assert not canary.exists()
     monkeypatch.setenv("TRACEREEL_REPLAY_MODULES", "another, planted_package")
     said: list[str] = []
-    found = entry_point(changed(tape, entry="planted_package.inner:run"), said.append)
+    found = entry_point(
+        changed(tape, entry="planted_package.inner:run", name="planted"), said.append
+    )
 
     assert found("x") == "x"
     file = tmp_path / "outside" / "planted_package" / "inner.py"
@@ -253,11 +256,11 @@ def test_modules_of_the_project_and_of_the_demo_are_imported(
     (tmp_path / "src" / "own_project" / "work.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
 
-    found = entry_point(changed(tape, entry="own_project.work:run", folder="src"))
+    found = entry_point(changed(tape, entry="own_project.work:run", folder="src", name="planted"))
     assert found("x") == "x"
-    assert callable(
-        entry_point(changed(tape, entry="tracereel.demo.appointment:create_appointment"))
-    )
+    kind, name = create_appointment.__dict__["__tracereel_boundary__"]
+    path = "tracereel.demo.appointment:create_appointment"
+    assert callable(entry_point(changed(tape, entry=path, kind=kind, name=name)))
 
 
 @pytest.mark.parametrize(
@@ -389,23 +392,14 @@ def test_rebuilding_a_value_runs_no_code_of_its_class(data: dict[str, Any]) -> N
 def test_values_that_would_fill_the_memory_are_refused(tape: Tape) -> None:
     with pytest.raises(UndecodableError):
         codec.decode({"$": "fraction", "v": "1e999999999"})
-    blobs = [
-        {
-            "r": "blob",
-            "h": f"b{n}",
-            "v": f'[{{"$":"ref","h":"b{n + 1}"}},{{"$":"ref","h":"b{n + 1}"}}]',
-        }
-        for n in range(60)
-    ]
-    records = [*tape.records, *blobs, {"r": "blob", "h": "b60", "v": '"x"'}]
-    bomb = tape_format.parse([{"tape_id": "t", "part": 0, "records": records}])
+    blobs = {
+        f"b{n}": f'[{{"$":"ref","h":"b{n + 1}"}},{{"$":"ref","h":"b{n + 1}"}}]' for n in range(60)
+    }
 
-    with pytest.raises(ValueError, match="longer than"):
-        bomb.data("#b0")
-    circle = [{"r": "blob", "h": "b0", "v": '[{"$":"ref","h":"b0"}]'}]
-    round_ = tape_format.parse([{"tape_id": "t", "part": 0, "records": [*tape.records, *circle]}])
-    with pytest.raises(ValueError, match=r"longer than|nested"):
-        round_.data("#b0")
+    with pytest.raises(ValueError, match=r"longer than|too deeply"):
+        payloads.read("#b0", {**blobs, "b60": '"x"'})
+    with pytest.raises(ValueError, match="refers to itself"):
+        payloads.read("#b0", {"b0": '[{"$":"ref","h":"b0"}]'})
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,15 @@ def own_spans_without_provider(row, evidence):
     assert set(SUB_SPANS) <= steps
 
 
+@check
+def lost_spans_are_named(row, evidence):
+    quiet, warned = (evidence.run("lost_spans.py", *own).stderr for own in ((), ("own",)))
+    assert quiet.splitlines() == ["first call"]
+    line, *rest = warned.splitlines()
+    assert "call tracereel.configure() at its start, or set a provider" in line
+    assert rest == ["first call"]
+
+
 @collector_check
 def program_span_events(row, evidence):
     text = json.dumps(sample(evidence)["timeline"])

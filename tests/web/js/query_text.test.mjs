@@ -41,9 +41,9 @@ test("an address and other colons are words", () => {
   ]);
 });
 
-test("what is not understood is said", () => {
-  assert.match(parse("cost:much").problem, /cost:much is not understood/);
-  assert.match(parse("errors:<3").problem, /errors:<3 is not understood/);
+test("an invalid filter is named with what is expected", () => {
+  assert.match(parse("cost:much").problem, /Invalid filter cost:much \(in dollars/);
+  assert.match(parse("errors:<3").problem, /Invalid filter errors:<3/);
   assert.match(parse("user:").problem, /user: has no value/);
   assert.match(parse("agent:>3").problem, /agent is not a number/);
 });

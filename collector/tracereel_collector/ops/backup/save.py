@@ -35,6 +35,7 @@ from tracereel_collector.startup.data_dir import (
 from tracereel_collector.startup.offline import settle
 from tracereel_collector.store.archive import write_archive
 from tracereel_collector.store.clickhouse import ClickHouseStore
+from tracereel_collector.store.cluster import remembered_cluster
 from tracereel_collector.store.migrate import applied_migrations
 from tracereel_collector.store.tables import count_all, stored_bytes
 
@@ -69,6 +70,7 @@ def make_backup(
             f"there is no queue in {settings.data_dir}", hint="choose another with --data-dir"
         )
     with reached_store(settings) as reached, closing(maintenance_store(reached.address)) as store:
+        refuse_cluster(store)
         if not reached.is_served:
             settle(settings, store)
         database = reached.address.database
@@ -94,6 +96,15 @@ def make_backup(
     complete.write(target)
     sync_tree(target)
     return complete
+
+
+def refuse_cluster(store: ClickHouseStore) -> None:
+    """Raise StartupError on a cluster, of which one node saves and restores its own shard only."""
+    if (cluster := remembered_cluster(store)) is not None:
+        raise StartupError(
+            f"the store is the cluster {cluster.name!r}, and a backup through one node has one shard",
+            hint="use ClickHouse's BACKUP DATABASE on a replica of every shard, see docs/growing.md",
+        )
 
 
 def _save(

@@ -210,6 +210,8 @@ def _result(value: Any) -> Any:
     """Return a tool's result; of a framework's tool message its content."""
     value = _made(value)
     if isinstance(value, dict):
+        if value.keys() >= {"raw_output", "tool_name"}:  # LlamaIndex
+            return value["raw_output"]
         for message in messages_of(value, role="assistant"):
             for part in message.parts:
                 if part.type == "tool_result" and message.role == "tool":

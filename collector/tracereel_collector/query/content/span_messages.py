@@ -80,7 +80,9 @@ def _from(
 ) -> ConvertedMessages:
     for place in places:
         value = value_at(attributes, place)
-        if value and (found := conversation(_unwrapped(value), role=role)).messages:
+        found = conversation(_unwrapped(value), role=role) if value else NOTHING
+        # A message without parts hides what another attribute says (LiteLLM's tool calls).
+        if any(message.parts for message in found.messages):
             return found
     return NOTHING
 

@@ -225,6 +225,8 @@ def _content(
     if not events and span is not None:
         return content_of_span(span, logs)
     content = content_of_events(kind, events)
+    if any(event.get("content_omitted") for event in events):
+        content = content.model_copy(update={"omitted": True})
     if span is None:
         return content
     other = content_of_span(span, logs)

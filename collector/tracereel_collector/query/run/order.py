@@ -61,6 +61,8 @@ def place_spans(
     first = _first_below(steps, places)
     lowest: dict[int, int] = {}
     anchors: dict[int, str] = {}
+    keys: dict[int, int] = {}
+    """Position of each span among those behind the same event."""
     for step in steps:
         parent = step.parent
         low = lowest.get(id(parent), -1)
@@ -78,18 +80,23 @@ def place_spans(
         near_events = by_clock.get(anchors[id(step)])
         if step.source == "otlp":
             position, place = _located(near_events, step.began, hlcs)
+            low = min(max(place, low), first.get(id(step), len(events)) - 1)
+            key = position
             if parent is not None and parent.source == "otlp":
                 position = max(position, parent.position + 1)
-            low = min(max(place, low), first.get(id(step), len(events)) - 1)
-            step.position = position
-            step.cursor = _cursor(events, low, place_key(position, step.id))
+                if lowest[id(parent)] == low:
+                    key = max(key, keys[id(parent)] + 1)
+            step.position, keys[id(step)] = position, key
+            step.cursor = _cursor(events, low, place_key(key, step.id))
             lowest[id(step)] = low
-        position = step.position
+        before, at = keys.get(id(step), step.position), low
         for each in step.span_events:
             found, place = _located(near_events, each.row.time + step.shift, hlcs)
-            position = max(found, position + 1)
-            key = place_key(position, step.id, each.row.number)
-            each.cursor = _cursor(events, max(place, low), key)
+            place = max(place, low)
+            # Positions behind different events do not compare: an event may be numbered long after its
+            # time, if its thread had to wait.
+            before, at = max(found, before + 1) if place == at else found, place
+            each.cursor = _cursor(events, place, place_key(before, step.id, each.row.number))
 
 
 def _located(near: _ClockEvents | None, time: int, hlcs: Sequence[int]) -> tuple[int, int]:

@@ -17,6 +17,8 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
 BEGINNING = Cursor()
 _KEY_DIGITS = 16
+BEFORE_SPANS = "0"
+"""Text that sorts before all span ids, for the place of an event."""
 
 
 def place_key(position: int, span_id: str, number: int = 0) -> str:

@@ -67,12 +67,15 @@ class Catalogue:
         # Escape every byte, so that no tenant name can end the string literal.
         value = "".join(f"\\x{byte:02x}" for byte in tenant.encode())
         rules = {
-            f"{self.database}.{table}": f"{column} = '{value}'"
+            f"{self.database}.{name}": f"{column} = '{value}'"
             for table, column in sorted(self.tenant_columns.items())
+            # On a cluster the shards read the local tables, with the same settings.
+            for name in (table, f"{table}_local")
+            if name in self.known
         }
         shown = ", ".join(f"'{name}'" for name in self.readable)
-        read_through = {f"{name}_local" for name in PUBLIC}  # on a cluster
-        empty = self.known - {*self.readable} - read_through
+        read = {*self.readable, *PUBLIC}
+        empty = self.known - {f"{name}{end}" for name in read for end in ("", "_local")}
         rules |= {f"{self.database}.{name}": "0" for name in sorted(empty)}
         rules |= {
             "system.tables": f"database = '{self.database}' AND name IN [{shown}]",
@@ -123,10 +126,13 @@ def build_catalogue(
     """Build a catalogue from relations with their engines, tenant columns, and columns of lists."""
     found = [(row[0], row[1], row[2]) for row in tables]
     engines = {name: engine for owner, name, engine in found if owner == database}
+    local = {f"{name}_local" for name, engine in engines.items() if engine == "Distributed"}
     tenant_columns = {
         table: column
         for table, column in columns
-        if column in TENANT_COLUMNS and _can_be_read(engines.get(table, ""))
+        if column in TENANT_COLUMNS
+        and _can_be_read(engines.get(table, ""))
+        and table not in local  # a part of the rows
     }
     open_columns = frozenset[str]().union(*LISTINGS.values())
     open_names = {f"system.{name}" for name in LISTINGS.keys() | SYSTEM}

@@ -10,6 +10,7 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.user_sql import statement_text, tree
 from tracereel_collector.query.user_sql.catalogue import Catalogue, CatalogueCache
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
+from tracereel_collector.store.settings import SENSE, SHARDED
 from tracereel_collector.store.user_sql import UserSqlResult, UserSqlStore
 
 FORMATS: Final = frozenset(
@@ -151,6 +152,8 @@ class UserSql:
     def _settings(self, tenant: str, catalogue: Catalogue) -> dict[str, Any]:
         limits = self.limits
         return {
+            **SENSE,
+            **SHARDED,
             **_FILTER_FIRST,
             "max_execution_time": limits.seconds,
             "timeout_overflow_mode": "throw",

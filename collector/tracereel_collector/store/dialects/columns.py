@@ -10,10 +10,13 @@ copied into every expression that uses it.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from tracereel_collector.store.dialects.content import FIRST_TOKEN_EVENTS
 from tracereel_collector.store.dialects.names import (
     DIRECT_KINDS,
     FINISH_REASONS,
+    FRAMEWORKS,
     KINDS,
+    MARKS,
     PROVIDERS,
     SLOTS,
 )
@@ -94,12 +97,19 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
     {f"said_{slot}": f"sayings[indexOf(slots, {number})]" for slot, number in _NUMBERS.items()},
     {
         "kind_word": "lower(said_kind)",
+        "marked_kind": _translated("lower(said_mark)", MARKS, "''"),
         "usage": """arrayConcat(JSONExtractKeysAndValues(said_usage_json, 'Int64'),
             JSONExtractKeysAndValues(said_usage_json, 'prompt_tokens_details', 'Int64'),
             JSONExtractKeysAndValues(said_usage_json, 'completion_tokens_details', 'Int64'),
             JSONExtractKeysAndValues(said_usage_json, 'input_tokens_details', 'Int64'),
-            JSONExtractKeysAndValues(said_usage_json, 'output_tokens_details', 'Int64'))""",
+            JSONExtractKeysAndValues(said_usage_json, 'output_tokens_details', 'Int64'),
+            JSONExtractKeysAndValues(said_usage_json, 'input_token_details', 'Int64'),
+            JSONExtractKeysAndValues(said_usage_json, 'output_token_details', 'Int64'),
+            JSONExtractKeysAndValues(said_input_details_json, 'Int64'),
+            JSONExtractKeysAndValues(said_output_details_json, 'Int64'))""",
         "asked_in_json": "JSONExtractString(said_parameters_json, 'model')",
+        "sent_provider": provider_of("said_provider"),
+        "agent_in_json": "JSONExtractString(said_metadata_json, 'lc_agent_name')",
         # Langfuse's SDK uses the entity's name as the span's name.
         "entity": "if(said_entity = '' AND ScopeName = 'langfuse-sdk', toString(SpanName), said_entity)",
         "costs": "JSONExtractKeysAndValues(said_cost_json, 'Float64')",
@@ -107,8 +117,11 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
             startsWith(said_finish_reason, '['), JSONExtract(said_finish_reason, 'Array(String)'),
             [said_finish_reason])""",
         "sent_cost": "toFloat64OrDefault(said_cost, nan)",
-        "first_token_at": """toUnixTimestamp64Nano(parseDateTime64BestEffortOrZero(
-            trim(BOTH '"' FROM said_first_token_at), 9, 'UTC'))""",
+        "first_token_at": f"""if(said_first_token_at != '',
+            toUnixTimestamp64Nano(parseDateTime64BestEffortOrZero(
+                trim(BOTH '"' FROM said_first_token_at), 9, 'UTC')),
+            if(empty(`Events.Name`), 0, toUnixTimestamp64Nano(
+                `Events.Timestamp`[arrayFirstIndex(n -> n IN {FIRST_TOKEN_EVENTS!r}, `Events.Name`)])))""",
     },
     {
         "call_kind": f"""multiIf(
@@ -116,6 +129,7 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
             said_mcp_method != '' AND (kind_word = '' OR SpanKind = 'Server'), 'mcp',
             kind_word != '', {kind_of("kind_word")},
             said_tool != '', 'tool',
+            marked_kind != '', marked_kind,
             concat(said_model_requested, said_model_served, said_model, asked_in_json) != '', 'llm',
             '')""",
         "sent_prompt": _count("prompt_tokens", "input", "input_tokens", "prompt_tokens"),
@@ -127,12 +141,20 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
             "input_cached_tokens",
             "input_cache_read",
             "cached_tokens",
+            "cache_read",
         ),
         "cache_write": _count(
-            "cache_write_tokens", "cache_creation_input_tokens", "input_cache_creation"
+            "cache_write_tokens",
+            "cache_creation_input_tokens",
+            "input_cache_creation",
+            "cache_creation",
         ),
         "reasoning": _count(
-            "reasoning_tokens", "output_reasoning_tokens", "reasoning_tokens", "output_reasoning"
+            "reasoning_tokens",
+            "output_reasoning_tokens",
+            "reasoning_tokens",
+            "output_reasoning",
+            "reasoning",
         ),
         "cost": """multiIf(
             said_cost_currency NOT IN ('', 'USD', 'usd'), nan,
@@ -155,9 +177,21 @@ _LAST_STEP: Final = {
         sent_total = sent_prompt + greatest(completion, 0) + cached,
         has(usage.1, 'input') * (sent_total != sent_prompt + greatest(completion, 0)))""",
     "prompt": "sent_prompt + cached * cached_apart",
+    # A cost of nothing for tokens says that the sender knew no price.
+    "known_cost": "if(cost = 0 AND (prompt > 0 OR completion > 0), nan, cost)",
     "total": "both * (prompt + completion) + (1 - both) * greatest(sent_total, prompt)",
 }
 """Last step, short enough for aliases."""
+
+_BARE_MODEL: Final = f"if(call_kind IN {DIRECT_KINDS!r}, said_bare_model, '')"
+_NAME_OF_AGENT: Final = r"^(invoke_agent |agent_run \\[)|(\\]|\\.run|\\.agent|\\._execute_core)$"
+"""Pattern of what frameworks add to an agent's name in the name of its span."""
+_NAMES_AGENTS: Final = (
+    "langfuse-sdk",
+    "mlflow.tracing.provider",
+    "openinference.instrumentation.smolagents",
+)
+"""Scopes whose spans of agents have the agent's name."""
 
 COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "CallKind": (
@@ -167,17 +201,17 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "Provider": (
         "LowCardinality(String)",
-        provider_of("said_provider"),
+        f"if(sent_provider IN {FRAMEWORKS!r}, '', sent_provider)",
         "who ran the model, in OpenTelemetry's spelling",
     ),
     "ModelRequested": (
         "LowCardinality(String)",
-        first("said_model_requested", "asked_in_json", "said_model"),
+        first("said_model_requested", "asked_in_json", "said_model", _BARE_MODEL),
         "the model that was asked for",
     ),
     "ModelServed": (
         "LowCardinality(String)",
-        first("said_model_served", "said_model"),
+        first("said_model_served", "said_model", _BARE_MODEL),
         "the model that answered, if it said so",
     ),
     "PromptTokens": (
@@ -205,7 +239,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "CostUsd": (
         "Nullable(Float64)",
-        "if(direct = 1 AND isFinite(cost), cost, NULL)",
+        "if(direct = 1 AND isFinite(known_cost), known_cost, NULL)",
         "of one model call, as the sender gave it",
     ),
     "InclusiveTokens": (
@@ -215,25 +249,39 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "InclusiveCostUsd": (
         "Nullable(Float64)",
-        "if(inclusive = 1 AND isFinite(cost), cost, NULL)",
+        "if(inclusive = 1 AND isFinite(known_cost), known_cost, NULL)",
         "of everything inside, as sent",
     ),
     "AgentName": (
         "LowCardinality(String)",
         first(
             "said_agent",
+            "agent_in_json",
             "if(call_kind = 'agent', entity, '')",
+            "if(call_kind = 'agent', said_node, '')",
+            "if(call_kind = 'agent' AND marked_kind != '', said_bare_name, '')",
+            f"if(call_kind = 'agent' AND ScopeName IN {_NAMES_AGENTS!r},"
+            f" replaceRegexpAll(toString(SpanName), '{_NAME_OF_AGENT}', ''), '')",
         ),
         "the agent this is, or happens in",
     ),
     "WorkflowName": ("LowCardinality(String)", "said_workflow", "the workflow or pipeline"),
     "ToolName": (
         "LowCardinality(String)",
-        first("said_tool", "if(call_kind = 'tool', entity, '')"),
+        first(
+            "said_tool",
+            "if(call_kind = 'tool', entity, '')",
+            "if(call_kind = 'tool' AND marked_kind != '',"
+            " if(said_bare_tool = '', said_bare_name, said_bare_tool), '')",
+        ),
         "the tool that was called",
     ),
     "ToolCallId": ("String", "said_tool_call_id", "the model's id of the call"),
-    "SessionId": ("String", "said_session", "the conversation"),
+    "SessionId": (
+        "String",
+        first("said_session", "if(marked_kind = '', '', said_bare_session)"),
+        "the conversation",
+    ),
     "UserId": ("String", "said_user", "the user"),
     "FinishReason": (
         "LowCardinality(String)",
@@ -262,6 +310,11 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
         said_first_token_ms != '', toFloat64OrNull(said_first_token_ms),
         first_token_at > 0, (first_token_at - toUnixTimestamp64Nano(Timestamp)) / 1000000, NULL)""",
         "from the call to the first part of the answer",
+    ),
+    "StepName": (
+        "LowCardinality(String)",
+        "if(position(SpanName, '{') > 0, left(said_message, 200), '')",
+        "what people read where the span's name is a template",
     ),
 }
 """Columns: type, SQL, comment."""

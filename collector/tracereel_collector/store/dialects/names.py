@@ -19,8 +19,11 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "lmnr.span.type",
         "langsmith.span.kind",
     ),
+    # Names whose values say what a span is only if they are among `MARKS`.
+    "mark": ("logfire.msg_template", "span.type"),
     "mcp_method": ("mcp.method.name",),
     "provider": (
+        "langsmith.metadata.ls_provider",
         "gen_ai.provider.name",
         "gen_ai.system",
         "llm.provider",
@@ -48,7 +51,12 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "llm.model",
     ),
     # Request parameters in one JSON object.
-    "parameters_json": ("llm.invocation_parameters",),
+    "parameters_json": ("llm.invocation_parameters", "mlflow.spanInputs"),
+    # Names that mean a model, tool, session … only beside a kind that is known otherwise.
+    "bare_model": ("model",),
+    "bare_name": ("name",),
+    "bare_tool": ("tool_name",),
+    "bare_session": ("group_id",),
     "prompt_tokens": (
         "gen_ai.usage.input_tokens",
         "gen_ai.usage.prompt_tokens",
@@ -57,6 +65,8 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "ai.usage.inputTokens",
         "ai.usage.promptTokens",
         "ai.usage.tokens",
+        "gen_ai.aggregated_usage.input_tokens",
+        "input_tokens",
     ),
     "completion_tokens": (
         "gen_ai.usage.output_tokens",
@@ -65,6 +75,8 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "llm.usage.completion_tokens",
         "ai.usage.outputTokens",
         "ai.usage.completionTokens",
+        "gen_ai.aggregated_usage.output_tokens",
+        "output_tokens",
     ),
     "total_tokens": (
         "gen_ai.usage.total_tokens",
@@ -81,6 +93,8 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "ai.usage.cachedInputTokens",
         "gen_ai.usage.details.cache_read_tokens",
         "gen_ai.usage.details.cache_read_input_tokens",
+        "gen_ai.aggregated_usage.cache_read.input_tokens",
+        "cache_read_tokens",
     ),
     "cache_write_tokens": (
         "gen_ai.usage.cache_write.input_tokens",
@@ -90,6 +104,8 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "ai.usage.inputTokenDetails.cacheWriteTokens",
         "gen_ai.usage.details.cache_write_tokens",
         "gen_ai.usage.details.cache_creation_input_tokens",
+        "gen_ai.aggregated_usage.cache_creation.input_tokens",
+        "cache_creation_tokens",
     ),
     "reasoning_tokens": (
         "gen_ai.usage.reasoning.output_tokens",
@@ -105,25 +121,40 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "langfuse.observation.usage_details",
         "gen_ai.usage.raw",
         "mlflow.chat.tokenUsage",
+        "langsmith.metadata.usage_metadata",
     ),
+    "input_details_json": ("gen_ai.usage.input_token_details",),
+    "output_details_json": ("gen_ai.usage.output_token_details",),
     "cost": (
         "gen_ai.usage.cost.amount",
         "gen_ai.usage.cost",
         "llm.cost.total",
         "gen_ai.token.cost.total",
         "operation.cost",
+        "gen_ai.cost.total_cost",
         "llm.cost_usd",
     ),
     "cost_currency": ("gen_ai.usage.cost.currency",),
     "cost_json": ("langfuse.observation.cost_details",),
-    "agent": ("gen_ai.agent.name", "agent.name", "agent_name", "lk.agent_name"),
+    "agent": (
+        "gen_ai.agent.name",
+        "agent.name",
+        "agent_name",
+        "lk.agent_name",
+        "langsmith.metadata.lc_agent_name",
+        "gen_ai.agent.id",
+    ),
+    # Metadata of LangChain in one JSON object.
+    "metadata_json": ("metadata",),
+    "node": ("graph.node.id",),
+    # What people read where the name of a span is a template.
+    "message": ("logfire.msg",),
     "entity": ("traceloop.entity.name",),
     "workflow": (
         "gen_ai.workflow.name",
         "traceloop.workflow.name",
         "pipeline.type",
         "langfuse.trace.name",
-        "langsmith.trace.name",
         "ai.telemetry.functionId",
     ),
     "session": (
@@ -133,7 +164,11 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "traceloop.association.properties.session_id",
         "lmnr.association.properties.session_id",
         "langsmith.trace.session_id",
+        "langsmith.metadata.session_id",
+        "langsmith.metadata.thread_id",
         "ai.telemetry.metadata.sessionId",
+        "ai.settings.context.sessionId",
+        "gcp.vertex.agent.session_id",
         "mlflow.trace.session",
     ),
     "user": (
@@ -144,7 +179,10 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "llm.user",
         "traceloop.association.properties.user_id",
         "lmnr.association.properties.user_id",
+        "langsmith.metadata.user_id",
         "ai.telemetry.metadata.userId",
+        "ai.settings.context.userId",
+        "gcp.vertex.agent.user_id",
         "mlflow.trace.user",
     ),
     "finish_reason": (
@@ -157,10 +195,11 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "ai.response.finishReason",
         "gen_ai.completion.0.finish_reason",
         "anthropic.message.stop_reason",
+        "stop_reason",
     ),
     "tool": ("gen_ai.tool.name", "tool.name", "tool_call.function.name", "ai.toolCall.name"),
     "tool_call_id": ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id"),
-    "response_id": ("gen_ai.response.id", "ai.response.id"),
+    "response_id": ("gen_ai.response.id", "ai.response.id", "response_id"),
     "error": ("error.type", "exception.type"),
     "first_token_seconds": (
         "gen_ai.response.time_to_first_chunk",
@@ -183,6 +222,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
         "chain",
         "task",
         "execute_task",
+        "agent_step",
         "span",
         "default",
         "goto",
@@ -237,6 +277,14 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Words for each canonical kind, in lower case; any other word is of kind `other`."""
 
+MARKS: Final[dict[str, tuple[str, ...]]] = {
+    "agent": ("agent run: {name!r}",),
+    "tool": ("function: {name}", "tool"),
+    "llm": ("responses api with {gen_ai.request.model!r}", "llm_request"),
+    "workflow": ("openai agents trace: {name}", "interaction"),
+}
+"""Values of the slot `mark` for each canonical kind, in lower case; others say nothing."""
+
 DIRECT_KINDS: Final = ("llm", "embedding", "rerank")
 """Kinds whose usage is their own. That of other kinds is the sum of their children."""
 
@@ -270,6 +318,9 @@ PROVIDERS: Final[dict[str, tuple[str, ...]]] = {
     "groq": ("groq.chat",),
 }
 """Other spellings of each canonical provider (OpenTelemetry's name); others stay unchanged."""
+
+FRAMEWORKS: Final = ("gcp.vertex.agent", "langchain", "langgraph", "crewai", "litellm")
+"""Names that are sent as provider and are none: the provider is unknown, or the model's prefix."""
 
 FINISH_REASONS: Final[dict[str, tuple[str, ...]]] = {
     "stop": ("end_turn", "stop_sequence", "eos", "complete", "completed"),

@@ -1,4 +1,4 @@
--- Scores of a tenant aggregated by agent and name. A score of a whole run has no agent.
+-- Scores of a tenant aggregated by agent and name. A score of a whole run or a session has no agent.
 SELECT
     agent,
     name,
@@ -17,8 +17,9 @@ FROM
 (
     SELECT * FROM score_tellings
     WHERE tenant = {tenant:String} AND ({trace_id:String} = '' OR trace_id = {trace_id:String})
+      AND ({session_key:String} = '' OR (trace_id = '' AND session_key = {session_key:String}))
     ORDER BY sequence_number DESC
-    LIMIT 1 BY trace_id, score_id
+    LIMIT 1 BY trace_id, session_key, score_id
 ) AS s
 LEFT JOIN
 (

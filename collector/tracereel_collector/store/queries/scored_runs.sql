@@ -5,7 +5,7 @@ FROM
 (
     SELECT trace_id, argMax((name, number, category), sequence_number) AS latest
     FROM score_tellings
-    WHERE tenant = {tenant:String}
+    WHERE tenant = {tenant:String} AND trace_id != ''
     GROUP BY trace_id, score_id
 )
 WHERE (empty({score_names:Array(String)}) OR has({score_names:Array(String)}, latest.1))

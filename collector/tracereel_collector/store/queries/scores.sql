@@ -2,6 +2,7 @@
 SELECT
     score_id,
     trace_id,
+    session_id,
     s.span_id AS span_id,
     s.execution_id AS execution_id,
     if(s.agent_name != '', s.agent_name, step.agent) AS agent,
@@ -18,8 +19,9 @@ FROM
 (
     SELECT * FROM score_tellings
     WHERE tenant = {tenant:String} AND ({trace_id:String} = '' OR trace_id = {trace_id:String})
+      AND ({session_key:String} = '' OR (trace_id = '' AND session_key = {session_key:String}))
     ORDER BY sequence_number DESC
-    LIMIT 1 BY trace_id, score_id
+    LIMIT 1 BY trace_id, session_key, score_id
 ) AS s
 LEFT JOIN
 (

@@ -7,7 +7,9 @@ SELECT
     $duration_us / 1000 AS duration_ms,
     $status AS status,
     substring(max(s.opening), 18) AS opened,
-    substring(max(s.answer), 18) AS answer,
+    -- What ended a failed run has no answer if an earlier step has the latest one.
+    if(status IN ('failed', 'cancelled') AND left(max(s.answer), 17) < left(max(s.closing), 17),
+        '', substring(max(s.answer), 18)) AS answer,
     groupUniqArrayArray(16)(s.otel_trace_ids) AS otel_trace_ids,
     $events AS events,
     sum(s.spans) AS spans,

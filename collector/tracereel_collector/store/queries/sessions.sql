@@ -11,6 +11,8 @@ SELECT
     sum(r.nano_usd) AS nano_usd,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
+    substring(argMax(r.opening, r.started), 18) AS last_opened,
+    argMax(substring(r.answer, 18), r.started) AS answered,
     -- The opening of a run that started before the window is not among the rows. Calls (ranks below 4)
     -- name a session only if nothing else does.
     substring(if(max(r.opening) >= '4', argMinIf(r.opening, r.started, r.opening >= '4'),
@@ -27,12 +29,16 @@ FROM
         max(s.opening) AS opening,
         $errors AS errors,
         $status AS status,
+        -- As in search_found.sql.
+        if(status IN ('failed', 'cancelled') AND left(max(s.answer), 17) < left(max(s.closing), 17),
+            '', max(s.answer)) AS answer,
         $tokens AS tokens,
         $nano_usd AS nano_usd
     FROM ($rows) AS s
     GROUP BY run
 ) AS r
-WHERE session_tag != '' AND (empty({user_tags:Array(String)}) OR is_of_user)
+WHERE session_tag != '' AND (empty({session_tags:Array(String)}) OR session_tag IN {session_tags:Array(String)})
+  AND (empty({user_tags:Array(String)}) OR is_of_user)
 GROUP BY session_tag
 HAVING (last, session) < ({place:Int64}, {place_name:String})
 ORDER BY last DESC, session DESC

@@ -1,5 +1,5 @@
 -- Bodies of events as they came, one row each; the view behind it decodes them.
-CREATE TABLE events_in
+CREATE TABLE IF NOT EXISTS events_raw
 (
     tenant String,
     first_sequence_number UInt64,
@@ -10,7 +10,7 @@ ENGINE = Null;
 
 -- One row per event. Spans of our own events are read from here (`whole_spans`), not stored twice.
 -- The indexes skip the parts that do not hold a run: its id is within the range of almost all of them.
-CREATE TABLE agent_events
+CREATE TABLE IF NOT EXISTS agent_events$local
 (
     tenant LowCardinality(String),
     sequence_number UInt64 CODEC(DoubleDelta, ZSTD(1)),
@@ -60,13 +60,15 @@ CREATE TABLE agent_events
     INDEX by_otel_trace otel_trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(ingested_at)
 ORDER BY (tenant, trace_id, hlc, sequence_number)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS agent_events AS agent_events$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'agent_events$local', cityHash64(trace_id));
 
 -- One parse per line. A key that is absent or null leaves the default ('' or NULL): never an error.
-CREATE MATERIALIZED VIEW events_to_agent_events TO agent_events AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_to_agent_events TO agent_events AS
 SELECT
     tenant,
     first_sequence_number + position - 1 AS sequence_number,
@@ -153,7 +155,7 @@ FROM
             decision_type String, decision_category String, chosen String, threshold Nullable(Float64),
             span_name String, tool_name String,
             span_start_unix_nano Int64, span_end_unix_nano Int64)') AS t
-    FROM events_in
+    FROM events_raw
     ARRAY JOIN
         splitByChar('\n', body) AS line,
         arrayEnumerate(splitByChar('\n', body)) AS position
@@ -162,7 +164,7 @@ FROM
 -- Content of events that put it last, behind `content_bytes` (`store/event_lines.py`): messages, values.
 -- Sorted by conversation and compressed with a window of 16 MiB, the history that each call of a
 -- conversation repeats takes almost no space (docs/adr/018).
-CREATE TABLE event_content
+CREATE TABLE IF NOT EXISTS event_content$local
 (
     tenant LowCardinality(String),
     conversation String COMMENT 'the session, else the run' CODEC(ZSTD(1)),
@@ -177,12 +179,14 @@ CREATE TABLE event_content
     content String COMMENT 'a JSON object: the fields behind content_bytes' $content_codec,
     INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(ingested_at)
 ORDER BY (tenant, conversation, hlc, sequence_number)
 SETTINGS $content_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS event_content AS event_content$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'event_content$local', cityHash64(conversation));
 
-CREATE MATERIALIZED VIEW events_to_event_content TO event_content AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_to_event_content TO event_content AS
 SELECT
     tenant,
     if(t.session_id = '', t.trace_id, t.session_id) AS conversation,
@@ -205,7 +209,7 @@ FROM
         JSONExtract(line, 'Tuple(
             event_id String, event_type String, timestamp String, hlc String,
             trace_id String, span_id String, session_id String)') AS t
-    FROM (SELECT * FROM events_in WHERE $has_content)
+    FROM (SELECT * FROM events_raw WHERE $has_content)
     ARRAY JOIN
         splitByChar('\n', body) AS line,
         arrayEnumerate(splitByChar('\n', body)) AS position
@@ -214,7 +218,7 @@ FROM
 
 -- Each decision once, with the candidates it chose from. A candidate is a value or an object with a name
 -- (or value, or label) and a score (or confidence), unless the event lists the scores.
-CREATE VIEW decisions AS
+CREATE VIEW IF NOT EXISTS decisions AS
 SELECT
     tenant, trace_id, event_id, timestamp, session_id, user_id, service, agent_name,
     JSONExtractString(payload, 'decision_id') AS decision_id,

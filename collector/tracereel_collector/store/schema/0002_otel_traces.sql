@@ -1,5 +1,5 @@
 -- OTLP trace requests as they came, one row each; the view behind it decodes them.
-CREATE TABLE otlp_traces_in
+CREATE TABLE IF NOT EXISTS otlp_traces_raw
 (
     tenant String,
     first_sequence_number UInt64,
@@ -11,7 +11,7 @@ ENGINE = Null;
 -- Spans on their way to `otel_spans`: the exporter's columns and where they came from.
 -- `AttributeTypes` has the type of each attribute that is not a string, since the maps hold strings: one
 -- entry per name for the span, its resource and its events; the numbers are those of OTLP's `AnyValue`.
-CREATE TABLE spans_in
+CREATE TABLE IF NOT EXISTS spans_in
 (
     Timestamp DateTime64(9),
     TraceId String,
@@ -50,7 +50,7 @@ CREATE TABLE spans_in
 )
 ENGINE = Null;
 
-CREATE MATERIALIZED VIEW otlp_to_spans TO spans_in AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_to_spans TO spans_in AS
 SELECT
     fromUnixTimestamp64Nano(toInt64(least(s.start_time_unix_nano, $max_unix_nano))) AS Timestamp,
     lower(hex(s.trace_id)) AS TraceId,
@@ -83,14 +83,14 @@ SELECT
     fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS IngestedAt,
     'otlp' AS Source,
     $attribute_types AS AttributeTypes
-FROM otlp_traces_in
+FROM otlp_traces_raw
 ARRAY JOIN request.resource_spans AS rs, arrayEnumerate(request.resource_spans) AS r_at
 ARRAY JOIN rs.scope_spans AS ss, arrayEnumerate(rs.scope_spans) AS ss_at
 ARRAY JOIN ss.spans AS s, arrayEnumerate(ss.spans) AS s_at;
 
 -- What happens inside a span comes before the span, in events of its own: kept under the span's id,
 -- to be joined when a trace is read.
-CREATE TABLE otel_span_events
+CREATE TABLE IF NOT EXISTS otel_span_events$local
 (
     TenantId LowCardinality(String),
     TraceId String CODEC(ZSTD(1)),
@@ -102,12 +102,14 @@ CREATE TABLE otel_span_events
     SequenceNumber UInt64 CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, TraceId, SpanId, Timestamp)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_span_events AS otel_span_events$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_span_events$local', cityHash64(TraceId));
 
-CREATE MATERIALIZED VIEW events_to_otel_span_events TO otel_span_events AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_to_otel_span_events TO otel_span_events$local AS
 SELECT
     tenant AS TenantId,
     otel_trace_id AS TraceId,
@@ -121,12 +123,12 @@ SELECT
 FROM
 (
     SELECT *, $event_fields AS fields, $own_mark_pairs AS pairs
-    FROM agent_events
+    FROM agent_events$local
     WHERE span_id != '' AND event_type IN $own_mark_types
 );
 
 -- The columns of the OpenTelemetry clickhouseexporter, and ours behind them.
-CREATE TABLE otel_spans
+CREATE TABLE IF NOT EXISTS otel_spans$local
 (
     Timestamp DateTime64(9) CODEC(Delta, ZSTD(1)),
     TraceId String CODEC(ZSTD(1)),
@@ -166,15 +168,17 @@ CREATE TABLE otel_spans
     ContentAttributes Map(LowCardinality(String), String)
         COMMENT 'long values of spans with more than 4 KiB of them' $content_codec
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, TraceId, Timestamp, SpanId)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_spans AS otel_spans$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_spans$local', cityHash64(TraceId));
 
 -- What the many dialects say about agents and models, in one form (`store/dialects`).
 -- Long values, mostly messages, are in a column of their own: calls of a trace repeat them, which a large
 -- window finds, and readers of other attributes need not decompress them (docs/adr/018).
-CREATE MATERIALIZED VIEW spans_to_otel_spans TO otel_spans AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_otel_spans TO otel_spans AS
 WITH byteSize(span.SpanAttributes) > $inline_content AS is_large
 SELECT
     span.* EXCEPT (SpanAttributes),
@@ -189,11 +193,11 @@ $translated_spans
 
 -- Spans that no event has told whole: those that have begun, and those of senders that know no spans.
 -- Where such a sender gives no id, one is made of what its events have in common.
-CREATE VIEW untold_spans AS
+CREATE VIEW IF NOT EXISTS untold_spans AS
 $untold_spans_query;
 
 -- Every span, whoever told it: those that came over OTLP, and those of our own events.
-CREATE VIEW whole_spans AS
+CREATE VIEW IF NOT EXISTS whole_spans AS
 SELECT
     $span_columns,
     '' AS Told,
@@ -208,13 +212,13 @@ $told_spans_query
 -- What people read: each span once, under the exporter's name. Of a span that came both ways, the
 -- one the sender's own exporter sent is shown: it has whatever else was put on it. Of one that came
 -- several times, the last that has ended: some senders tell of a span before it is over.
-CREATE VIEW otel_traces AS
+CREATE VIEW IF NOT EXISTS otel_traces AS
 SELECT * EXCEPT (AttributeTypes, Told, ShortAttributes) FROM whole_spans
 ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 
 -- What was said to and by models and tools, rebuilt on reading: ask for a trace, not for a month.
-CREATE VIEW otel_content AS
+CREATE VIEW IF NOT EXISTS otel_content AS
 SELECT
     TenantId, TraceId, SpanId, Timestamp, SpanName, CallKind,
     concat('[', arrayStringConcat(arrayMap(m -> $normal_input, input_list), ','), ']') AS InputMessages,
@@ -259,7 +263,7 @@ FROM otel_traces
 )))));
 
 -- Which services there are and what they do: small, whatever the traffic.
-CREATE TABLE span_names
+CREATE TABLE IF NOT EXISTS span_names$local
 (
     TenantId LowCardinality(String),
     ServiceName LowCardinality(String),
@@ -267,22 +271,24 @@ CREATE TABLE span_names
     SpanKind LowCardinality(String),
     LastAt SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(ZSTD(1))
 )
-ENGINE = AggregatingMergeTree
+ENGINE = ${replicated}AggregatingMergeTree($replica)
 ORDER BY (TenantId, ServiceName, SpanName, SpanKind)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS span_names AS span_names$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'span_names$local', cityHash64(SpanName));
 
-CREATE MATERIALIZED VIEW spans_to_span_names TO span_names AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_span_names TO span_names$local AS
 SELECT TenantId, ServiceName, toString(SpanName) AS SpanName, SpanKind, max(IngestedAt) AS LastAt
-FROM otel_spans
+FROM otel_spans$local
 GROUP BY TenantId, ServiceName, SpanName, SpanKind;
 
-CREATE MATERIALIZED VIEW events_to_span_names TO span_names AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_to_span_names TO span_names$local AS
 SELECT
     tenant AS TenantId,
     service AS ServiceName,
     toString(span_name) AS SpanName,
     if(event_type = $own_client_type, 'Client', 'Internal') AS SpanKind,
     max(ingested_at) AS LastAt
-FROM agent_events
+FROM agent_events$local
 WHERE span_name != ''
 GROUP BY TenantId, ServiceName, SpanName, SpanKind;

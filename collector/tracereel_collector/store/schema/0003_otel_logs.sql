@@ -1,5 +1,5 @@
 -- OTLP log requests as they came, one row each; the view behind it decodes them.
-CREATE TABLE otlp_logs_in
+CREATE TABLE IF NOT EXISTS otlp_logs_raw
 (
     tenant String,
     first_sequence_number UInt64,
@@ -9,7 +9,7 @@ CREATE TABLE otlp_logs_in
 ENGINE = Null;
 
 -- The columns of the OpenTelemetry clickhouseexporter, and ours behind them.
-CREATE TABLE otel_logs
+CREATE TABLE IF NOT EXISTS otel_logs$local
 (
     Timestamp DateTime64(9) CODEC(Delta, ZSTD(1)),
     TraceId String CODEC(ZSTD(1)),
@@ -34,13 +34,15 @@ CREATE TABLE otel_logs
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1)),
     INDEX by_trace TraceId TYPE bloom_filter(0.001) GRANULARITY 1
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, ServiceName, Timestamp)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_logs AS otel_logs$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_logs$local', cityHash64(TraceId));
 
 -- A record without a time of its own has the time it was seen, or else arrived.
-CREATE MATERIALIZED VIEW otlp_to_otel_logs TO otel_logs AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_to_otel_logs TO otel_logs AS
 SELECT
     $log_time AS Timestamp,
     $log_trace_id AS TraceId,
@@ -71,7 +73,7 @@ FROM
                 r.observed_time_unix_nano != 0, r.observed_time_unix_nano,
                 received_unix_nano) AS sent_at,
         $log_maps AS maps
-    FROM otlp_logs_in
+    FROM otlp_logs_raw
     ARRAY JOIN request.resource_logs AS rl
     ARRAY JOIN rl.scope_logs AS sl
     ARRAY JOIN sl.log_records AS r

@@ -1,5 +1,5 @@
 -- OTLP metric requests as they came, one row each; the view behind it decodes them.
-CREATE TABLE otlp_metrics_in
+CREATE TABLE IF NOT EXISTS otlp_metrics_raw
 (
     tenant String,
     first_sequence_number UInt64,
@@ -10,7 +10,7 @@ ENGINE = Null;
 
 -- Points of every type in one shape, on their way to the table of their type. Decoding is written once:
 -- analysing it for each of five views would cost most of a second for every insert.
-CREATE TABLE otlp_points_in
+CREATE TABLE IF NOT EXISTS otlp_points_in
 (
     type LowCardinality(String),
     ResourceAttributes Map(LowCardinality(String), String),
@@ -64,7 +64,7 @@ CREATE TABLE otlp_points_in
 ENGINE = Null;
 
 -- The columns of the OpenTelemetry clickhouseexporter, and ours behind them; times to the nanosecond.
-CREATE TABLE otel_metrics_gauge
+CREATE TABLE IF NOT EXISTS otel_metrics_gauge$local
 (
     ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     ResourceSchemaUrl String CODEC(ZSTD(1)),
@@ -97,12 +97,14 @@ CREATE TABLE otel_metrics_gauge
     SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, ServiceName, MetricName, cityHash64(Attributes), TimeUnix)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_metrics_gauge AS otel_metrics_gauge$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_metrics_gauge$local', cityHash64(TenantId, ServiceName, MetricName, cityHash64(Attributes)));
 
-CREATE TABLE otel_metrics_sum
+CREATE TABLE IF NOT EXISTS otel_metrics_sum$local
 (
     ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     ResourceSchemaUrl String CODEC(ZSTD(1)),
@@ -137,12 +139,14 @@ CREATE TABLE otel_metrics_sum
     SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, ServiceName, MetricName, cityHash64(Attributes), TimeUnix)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_metrics_sum AS otel_metrics_sum$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_metrics_sum$local', cityHash64(TenantId, ServiceName, MetricName, cityHash64(Attributes)));
 
-CREATE TABLE otel_metrics_histogram
+CREATE TABLE IF NOT EXISTS otel_metrics_histogram$local
 (
     ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     ResourceSchemaUrl String CODEC(ZSTD(1)),
@@ -183,12 +187,14 @@ CREATE TABLE otel_metrics_histogram
     SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, ServiceName, MetricName, cityHash64(Attributes), TimeUnix)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_metrics_histogram AS otel_metrics_histogram$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_metrics_histogram$local', cityHash64(TenantId, ServiceName, MetricName, cityHash64(Attributes)));
 
-CREATE TABLE otel_metrics_exponential_histogram
+CREATE TABLE IF NOT EXISTS otel_metrics_exponential_histogram$local
 (
     ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     ResourceSchemaUrl String CODEC(ZSTD(1)),
@@ -234,12 +240,14 @@ CREATE TABLE otel_metrics_exponential_histogram
     SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, ServiceName, MetricName, cityHash64(Attributes), TimeUnix)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_metrics_exponential_histogram AS otel_metrics_exponential_histogram$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_metrics_exponential_histogram$local', cityHash64(TenantId, ServiceName, MetricName, cityHash64(Attributes)));
 
-CREATE TABLE otel_metrics_summary
+CREATE TABLE IF NOT EXISTS otel_metrics_summary$local
 (
     ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
     ResourceSchemaUrl String CODEC(ZSTD(1)),
@@ -269,12 +277,14 @@ CREATE TABLE otel_metrics_summary
     SequenceNumber UInt64 COMMENT 'of the request the point came with' CODEC(DoubleDelta, ZSTD(1)),
     IngestedAt DateTime64(9, 'UTC') CODEC(Delta, ZSTD(1))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
 ORDER BY (TenantId, ServiceName, MetricName, cityHash64(Attributes), TimeUnix)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS otel_metrics_summary AS otel_metrics_summary$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_metrics_summary$local', cityHash64(TenantId, ServiceName, MetricName, cityHash64(Attributes)));
 
-CREATE MATERIALIZED VIEW otlp_points_to_gauge TO otel_metrics_gauge AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_points_to_gauge TO otel_metrics_gauge AS
 SELECT
     ResourceAttributes, ResourceSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes,
     ScopeDroppedAttrCount, ScopeSchemaUrl, ServiceName, MetricName, MetricDescription, MetricUnit,
@@ -284,7 +294,7 @@ SELECT
 FROM otlp_points_in
 WHERE type = 'gauge';
 
-CREATE MATERIALIZED VIEW otlp_points_to_sum TO otel_metrics_sum AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_points_to_sum TO otel_metrics_sum AS
 SELECT
     ResourceAttributes, ResourceSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes,
     ScopeDroppedAttrCount, ScopeSchemaUrl, ServiceName, MetricName, MetricDescription, MetricUnit,
@@ -295,7 +305,7 @@ SELECT
 FROM otlp_points_in
 WHERE type = 'sum';
 
-CREATE MATERIALIZED VIEW otlp_points_to_histogram TO otel_metrics_histogram AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_points_to_histogram TO otel_metrics_histogram AS
 SELECT
     ResourceAttributes, ResourceSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes,
     ScopeDroppedAttrCount, ScopeSchemaUrl, ServiceName, MetricName, MetricDescription, MetricUnit,
@@ -306,7 +316,7 @@ SELECT
 FROM otlp_points_in
 WHERE type = 'histogram';
 
-CREATE MATERIALIZED VIEW otlp_points_to_exponential_histogram TO otel_metrics_exponential_histogram AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_points_to_exponential_histogram TO otel_metrics_exponential_histogram AS
 SELECT
     ResourceAttributes, ResourceSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes,
     ScopeDroppedAttrCount, ScopeSchemaUrl, ServiceName, MetricName, MetricDescription, MetricUnit,
@@ -318,7 +328,7 @@ SELECT
 FROM otlp_points_in
 WHERE type = 'exponential_histogram';
 
-CREATE MATERIALIZED VIEW otlp_points_to_summary TO otel_metrics_summary AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_points_to_summary TO otel_metrics_summary AS
 SELECT
     ResourceAttributes, ResourceSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes,
     ScopeDroppedAttrCount, ScopeSchemaUrl, ServiceName, MetricName, MetricDescription, MetricUnit,
@@ -329,7 +339,7 @@ FROM otlp_points_in
 WHERE type = 'summary';
 
 -- The last view, so that the tables behind it are there when the first request comes.
-CREATE MATERIALIZED VIEW otlp_to_otlp_points TO otlp_points_in AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otlp_to_otlp_points TO otlp_points_in AS
 SELECT
     type,
     maps[1] AS ResourceAttributes,
@@ -403,7 +413,7 @@ FROM
                 m.description AS description,
                 m.unit AS unit,
                 $points_of_metric AS points
-            FROM otlp_metrics_in
+            FROM otlp_metrics_raw
             ARRAY JOIN request.resource_metrics AS rm
             ARRAY JOIN rm.scope_metrics AS sm
             ARRAY JOIN sm.metrics AS m

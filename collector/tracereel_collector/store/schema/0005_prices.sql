@@ -1,5 +1,5 @@
 -- Which models were called, and how often without a cost of the sender's: small, whatever the traffic.
-CREATE TABLE model_usage
+CREATE TABLE IF NOT EXISTS model_usage$local
 (
     TenantId LowCardinality(String),
     Day Date,
@@ -8,12 +8,14 @@ CREATE TABLE model_usage
     Calls UInt64,
     CallsWithoutCost UInt64
 )
-ENGINE = SummingMergeTree
+ENGINE = ${replicated}SummingMergeTree($replica)
 PARTITION BY toYYYYMM(Day)
 ORDER BY (TenantId, Day, Provider, Model)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS model_usage AS model_usage$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'model_usage$local', cityHash64(Model));
 
-CREATE MATERIALIZED VIEW spans_to_model_usage TO model_usage AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_model_usage TO model_usage$local AS
 SELECT
     TenantId,
     toDate(IngestedAt) AS Day,
@@ -21,11 +23,11 @@ SELECT
     if(ModelServed = '', ModelRequested, ModelServed) AS Model,
     count() AS Calls,
     countIf(isNull(CostUsd) AND isNotNull(TotalTokens)) AS CallsWithoutCost
-FROM otel_spans
+FROM otel_spans$local
 WHERE CallKind IN $direct_kinds
 GROUP BY TenantId, Day, Provider, Model;
 
-CREATE MATERIALIZED VIEW events_to_model_usage TO model_usage AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS events_to_model_usage TO model_usage$local AS
 SELECT
     tenant AS TenantId,
     toDate(ingested_at) AS Day,
@@ -33,12 +35,12 @@ SELECT
     if(llm_model = '', JSONExtractString(payload, 'llm_model_requested'), llm_model) AS Model,
     count() AS Calls,
     countIf(isNull(llm_cost_usd) AND isNotNull(coalesce(llm_tokens_used, llm_prompt_tokens))) AS CallsWithoutCost
-FROM agent_events
+FROM agent_events$local
 WHERE event_type = $own_client_type AND $told_closes AND $told_kind IN $direct_kinds
 GROUP BY TenantId, Day, Provider, Model;
 
 -- The price table of each start that brought another one; the newest revision is in force.
-CREATE TABLE model_prices
+CREATE TABLE IF NOT EXISTS model_prices$local
 (
     Revision UInt64,
     Digest String,
@@ -51,16 +53,18 @@ CREATE TABLE model_prices
     CacheWrite Nullable(Float64),
     PriceSource LowCardinality(String)
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 ORDER BY (Revision, Provider, Model, ValidFrom)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS model_prices AS model_prices$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'model_prices$local', cityHash64(Model));
 
-CREATE VIEW current_prices AS
+CREATE VIEW IF NOT EXISTS current_prices AS
 SELECT * FROM model_prices WHERE Revision = (SELECT max(Revision) FROM model_prices);
 
 -- Each model that was called, and the prices it had, if we know any. The name as it is wins over the
 -- name without path, region and date, and that over a prefix; then the longest.
-CREATE VIEW priced_models AS
+CREATE VIEW IF NOT EXISTS priced_models AS
 SELECT
     m.Provider AS Provider,
     m.Model AS Model,
@@ -100,7 +104,7 @@ INNER JOIN current_prices AS p
 -- Every call of a model once, with what it cost: as the sender said, else by the price of the day, else
 -- unknown. Agents and workflows are not here, nor is a call that only wraps another one, nor a second
 -- telling of the same answer: what is summed up from here is counted once.
-CREATE VIEW model_calls AS
+CREATE VIEW IF NOT EXISTS model_calls AS
 SELECT
     c.* EXCEPT (CostUsd),
     multiIf(

@@ -1,5 +1,5 @@
 -- What emitters say of themselves, as it came, one row a body; the view behind it decodes the lines.
-CREATE TABLE heartbeats_in
+CREATE TABLE IF NOT EXISTS heartbeats_raw
 (
     tenant String,
     first_sequence_number UInt64,
@@ -11,7 +11,7 @@ ENGINE = Null;
 -- The latest heartbeat of each emitter: by number, not by time, so that a clock set back hides none.
 -- Retention removes emitters that were silent for 90 days. No TTL: it goes by the server's wall clock, and
 -- one jump of that would remove them all.
-CREATE TABLE emitters
+CREATE TABLE IF NOT EXISTS emitters$local
 (
     tenant LowCardinality(String),
     emitter_id String CODEC(ZSTD(1)),
@@ -31,11 +31,13 @@ CREATE TABLE emitters
     pid UInt64 CODEC(ZSTD(1)),
     sdk_version LowCardinality(String)
 )
-ENGINE = ReplacingMergeTree(sequence_number)
+ENGINE = ${replicated}ReplacingMergeTree(${replica_and}sequence_number)
 ORDER BY (tenant, emitter_id)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS emitters AS emitters$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'emitters$local', cityHash64(emitter_id));
 
-CREATE MATERIALIZED VIEW heartbeats_to_emitters TO emitters AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS heartbeats_to_emitters TO emitters AS
 SELECT
     tenant,
     t.emitter_id AS emitter_id,
@@ -66,7 +68,7 @@ FROM
             interval_seconds Float64, recorded UInt64, delivered UInt64, rejected UInt64,
             spooled UInt64, dropped Map(String, UInt64), service String, host String, pid UInt64,
             sdk_version String)') AS t
-    FROM heartbeats_in
+    FROM heartbeats_raw
     ARRAY JOIN
         splitByChar('\n', body) AS line,
         arrayEnumerate(splitByChar('\n', body)) AS position
@@ -74,7 +76,7 @@ FROM
 
 -- What is known of an emitter's numbers: the highest claimed, which never falls back, and those stored:
 -- exact, each once, and small because they follow each other. Removed 90 days after the last of either.
-CREATE TABLE emitter_numbers
+CREATE TABLE IF NOT EXISTS emitter_numbers$local
 (
     tenant LowCardinality(String),
     emitter_id String CODEC(ZSTD(1)),
@@ -85,11 +87,13 @@ CREATE TABLE emitter_numbers
     rejected SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)),
     numbers AggregateFunction(groupBitmap, UInt64) CODEC(ZSTD(1))
 )
-ENGINE = AggregatingMergeTree
+ENGINE = ${replicated}AggregatingMergeTree($replica)
 ORDER BY (tenant, emitter_id)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS emitter_numbers AS emitter_numbers$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'emitter_numbers$local', cityHash64(emitter_id));
 
-CREATE MATERIALIZED VIEW agent_events_to_emitter_numbers TO emitter_numbers AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS agent_events_to_emitter_numbers TO emitter_numbers$local AS
 SELECT
     tenant,
     toString(emitter_id) AS emitter_id,
@@ -99,11 +103,11 @@ SELECT
     max(emitter_seq) AS claimed,
     toUInt64(0) AS rejected,
     groupBitmapState(emitter_seq) AS numbers
-FROM agent_events
+FROM agent_events$local AS agent_events
 WHERE agent_events.emitter_id != ''
 GROUP BY tenant, emitter_id;
 
-CREATE MATERIALIZED VIEW emitters_to_emitter_numbers TO emitter_numbers AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS emitters_to_emitter_numbers TO emitter_numbers$local AS
 SELECT
     tenant,
     emitter_id,
@@ -113,4 +117,4 @@ SELECT
     recorded AS claimed,
     rejected,
     bitmapBuild(emptyArrayUInt64()) AS numbers
-FROM emitters;
+FROM emitters$local;

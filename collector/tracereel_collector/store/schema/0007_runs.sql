@@ -1,7 +1,7 @@
 -- What lists and searches read: a row for each run and hour of its events, summed up as they come.
 -- `opening` and `closing` are texts whose greatest wins: a rank (pipeline 5, agent 4, call without a parent 3,
 -- span without a parent 2, other call 1, other span 0), the clock, then what is kept.
-CREATE TABLE trace_summaries
+CREATE TABLE IF NOT EXISTS trace_summaries$local
 (
     tenant LowCardinality(String),
     hour DateTime('UTC') COMMENT 'of the events, by their own time',
@@ -46,20 +46,22 @@ CREATE TABLE trace_summaries
     INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX by_tag tags TYPE bloom_filter(0.01) GRANULARITY 1
 )
-ENGINE = AggregatingMergeTree
+ENGINE = ${replicated}AggregatingMergeTree($replica)
 PARTITION BY day
 ORDER BY (tenant, hour, trace_id)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS trace_summaries AS trace_summaries$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'trace_summaries$local', cityHash64(trace_id));
 
-CREATE MATERIALIZED VIEW agent_events_to_trace_summaries TO trace_summaries AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS agent_events_to_trace_summaries TO trace_summaries$local AS
 $event_summaries;
 
-CREATE MATERIALIZED VIEW otel_spans_to_trace_summaries TO trace_summaries AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_trace_summaries TO trace_summaries$local AS
 $span_summaries;
 
 -- What was said in a run, for free text: prompts, outputs, reasoning, errors, in a row a run and batch.
 -- The index alone answers for words; the text is read for phrases.
-CREATE TABLE trace_texts
+CREATE TABLE IF NOT EXISTS trace_texts$local
 (
     tenant LowCardinality(String),
     hour DateTime('UTC') COMMENT 'of the events, by their own time',
@@ -68,34 +70,38 @@ CREATE TABLE trace_texts
     text String CODEC(ZSTD(1)),
     INDEX words text TYPE text(tokenizer = 'splitByNonAlpha', preprocessor = lowerUTF8(text))
 )
-ENGINE = MergeTree
+ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY day
 ORDER BY (tenant, hour, trace_id)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS trace_texts AS trace_texts$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'trace_texts$local', cityHash64(trace_id));
 
-CREATE MATERIALIZED VIEW agent_events_to_trace_texts TO trace_texts AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS agent_events_to_trace_texts TO trace_texts$local AS
 $event_texts;
 
-CREATE MATERIALIZED VIEW event_content_to_trace_texts TO trace_texts AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS event_content_to_trace_texts TO trace_texts$local AS
 $content_texts;
 
-CREATE MATERIALIZED VIEW otel_spans_to_trace_texts TO trace_texts AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_trace_texts TO trace_texts$local AS
 $span_texts;
 
 -- Which run was started by which: a run may name the trace it is part of.
-CREATE TABLE run_links
+CREATE TABLE IF NOT EXISTS run_links$local
 (
     tenant LowCardinality(String),
     parent_trace_id String CODEC(ZSTD(1)),
     trace_id String CODEC(ZSTD(1)),
     ingested_at SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(ZSTD(1))
 )
-ENGINE = AggregatingMergeTree
+ENGINE = ${replicated}AggregatingMergeTree($replica)
 ORDER BY (tenant, parent_trace_id, trace_id)
 SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS run_links AS run_links$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'run_links$local', cityHash64(trace_id));
 
-CREATE MATERIALIZED VIEW agent_events_to_run_links TO run_links AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS agent_events_to_run_links TO run_links$local AS
 SELECT tenant, parent_trace_id, trace_id, min(agent_events.ingested_at) AS ingested_at
-FROM agent_events
+FROM agent_events$local AS agent_events
 WHERE parent_trace_id != '' AND parent_trace_id != trace_id
 GROUP BY tenant, parent_trace_id, trace_id;

@@ -21,7 +21,7 @@ FROM
         SELECT tenant, timestamp, trace_id, ingested_at,
             JSONExtract(content, 'Tuple($field_types)') AS said,
             JSONExtractArrayRaw(said.input_messages) AS asked
-        FROM event_content
+        FROM event_content$local
     )
 )
 GROUP BY tenant, hour, trace_id, day

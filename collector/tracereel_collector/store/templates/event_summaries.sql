@@ -67,7 +67,7 @@ FROM
             ''), $max_prompt) AS prompt,
         left(JSONExtractString(if(rank < '3' OR endsWith(event_type, '.started'), '', payload), 'output_summary'),
             $max_prompt) AS output
-    FROM agent_events
+    FROM agent_events$local
     -- Parts of a tape are neither shown nor counted.
     WHERE event_type != 'agent.tape.recorded'
 ) AS agent_events

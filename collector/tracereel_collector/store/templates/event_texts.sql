@@ -13,7 +13,7 @@ FROM
     (
         SELECT tenant, timestamp, trace_id, ingested_at,
             JSONExtract(payload, 'Tuple($field_types)') AS said
-        FROM agent_events
+        FROM agent_events$local
     )
 )
 WHERE length(piece) >= $field_count

@@ -4,6 +4,6 @@ SELECT
     AgentName AS agent,
     toStartOfMonth(IngestedAt) AS month,
     $sums
-FROM otel_spans
+FROM otel_spans$local
 WHERE Source = 'otlp' AND AgentName != '' AND ScopeName != 'tracereel'$where
 GROUP BY tenant, minute, agent, month

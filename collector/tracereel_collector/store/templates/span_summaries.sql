@@ -5,7 +5,7 @@ SELECT
     toDate(IngestedAt) AS day,
     toDateTime64(min(Timestamp), 9, 'UTC') AS started,
     fromUnixTimestamp64Nano(max(toUnixTimestamp64Nano(Timestamp) + toInt64(Duration)), 'UTC') AS ended,
-    max(concat(if(ParentSpanId = '', '2', '0'), $earliest, SpanName, '\t')) AS opening,
+    max(concat(if(ParentSpanId = '', '2', '0'), $earliest, if(StepName = '', SpanName, StepName), '\t')) AS opening,
     max(concat(if(ParentSpanId = '', concat('2', $latest), concat('0', $earliest)),
         if(StatusCode = 'Error', 'failed', 'success'))) AS closing,
     '' AS answer,
@@ -35,6 +35,6 @@ SELECT
     $tags AS tags,
     $no_tokens AS call_unpriced,
     sumMap($unpriced) AS span_unpriced
-FROM otel_spans
+FROM otel_spans$local
 WHERE Source = 'otlp'
 GROUP BY tenant, hour, trace_id, day

@@ -15,7 +15,7 @@ FROM
                 arrayConcat(mapKeys(SpanAttributes), mapKeys(ContentAttributes))),
             arrayFilter(v -> v != '', arrayMap(a -> a['exception.message'], `Events.Attributes`)),
             arrayFilter(v -> v != '', arrayMap(a -> a['content'], `Events.Attributes`)))), '\n') AS piece
-    FROM otel_spans
+    FROM otel_spans$local
     WHERE Source = 'otlp' AND (CallKind != '' OR StatusMessage != '' OR notEmpty(`Events.Name`))
 )
 WHERE piece != ''

@@ -5,7 +5,7 @@ import { ask } from "../shell/ask.js";
 import { h, link } from "../shell/elements.js";
 import { agentName, choice, replace, scrolled } from "../shell/pieces.js";
 import { noData } from "../shell/states.js";
-import { NONE, compact, confidence, cost, count, duration, plain, several, share } from "../shell/words.js";
+import { NONE, compact, confidence, cost, count, duration, plain, several, share, useColours } from "../shell/words.js";
 import { sparkline } from "./plots.js";
 
 export const EVERY_MS = 10_000;
@@ -28,6 +28,7 @@ export async function show(place, address, signal) {
   async function draw({ query }) {
     const from = query.get("from") ?? "1h";
     const { agents } = await ask(`/v1/agents?${new URLSearchParams({ from, points: "60" })}`, { signal });
+    useColours(agents.map(({ agent }) => agent));
     replace(
       place,
       h(

@@ -33,6 +33,8 @@ export function adviceFor({ samples, ready, emitters, quarantine, stuck, awaySin
       "The store is not responding.",
       "Events are kept on disk and delivered when it is back. If it stays away, look at the collector's log.",
     );
+  else if (ready?.store.problem)
+    say("bad", "The store cannot be used yet.", `Events are kept on disk meanwhile. ${ready.store.problem}`);
   if (waiting > MANY_BYTES)
     say(
       "warn",

@@ -162,11 +162,12 @@ const COLUMNS = {
   duplicate: "Sent twice, kept once",
   stored: "In the store",
   quarantined: "Refused by the store",
+  relayed: "Handed to the collector that owns them",
   pending: "On disk, not in the store yet",
 };
 
 function kinds(samples) {
-  const columns = Object.keys(COLUMNS);
+  const columns = Object.keys(COLUMNS).filter((name) => name !== "relayed" || total(samples, "relayed"));
   const value = (kind, column) =>
     column === "pending"
       ? sum(samples, "tracereel_records_pending", { kind })
@@ -214,7 +215,7 @@ function kinds(samples) {
     h(
       "p",
       { class: "quiet" },
-      "received = rejected + appended, and appended = stored + duplicate + quarantined + pending, at every moment.",
+      "received = rejected + appended, and appended = stored + duplicate + quarantined - retried + relayed + pending.",
     ),
   );
 }

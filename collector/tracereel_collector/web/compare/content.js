@@ -60,7 +60,7 @@ function fieldOf(name, change, a, b, signal) {
   );
   const shown = change.messages
     ? messagesOf(change.messages, a[name] ?? [], b[name] ?? [], signal)
-    : difference(valueText(VALUES[name](a)), valueText(VALUES[name](b)));
+    : difference(valueText(VALUES[name](a)), valueText(VALUES[name](b)), change.fresh);
   return h("div", { role: "group", "aria-label": `Differences of ${plain(name)}` }, heading, shown);
 }
 
@@ -87,13 +87,13 @@ function changeOf(each, a, b, signal) {
     "article",
     { class: `message diff-message d-${each.change}` },
     h("header", {}, h("h4", {}, plain((each.b ?? each.a).role)), h("span", { class: "quiet" }, said)),
-    difference(one ? wholeText(one) : "", other ? wholeText(other) : ""),
+    difference(one ? wholeText(one) : "", other ? wholeText(other) : "", each.fresh),
   );
 }
 
 /** Two texts as one, with what was inserted and deleted marked. */
-function difference(a, b) {
-  const parts = differenceOf(a, b);
+function difference(a, b, fresh = []) {
+  const parts = differenceOf(a, b, fresh);
   if (parts === null) return [block("A", a, { laidOut: false }), block("B", b, { laidOut: false })];
   const place = h("pre", { class: "words" });
   const draw = (shown) =>

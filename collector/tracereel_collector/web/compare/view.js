@@ -5,7 +5,9 @@ import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
 import { badge, choice, facts } from "../shell/pieces.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { clock, colourOf, cost, count, duration, kindName, laidOut, plain, several, shortId } from "../shell/words.js";
+import {
+  clock, colourOf, cost, count, duration, kindName, laidOut, plain, several, shortId, useColours,
+} from "../shell/words.js";
 import { changeOf } from "../run/replayable.js";
 import { showChoice } from "./choose.js";
 import { contentDifference, isContent } from "./content.js";
@@ -22,6 +24,7 @@ export async function show(place, address, signal) {
   const [a, b] = address.parts;
   if (!b) return showChoice(place, a ?? "", signal);
   const answer = await ask(`${path("v1", "traces", a, "diff", b)}?everything=true`, { signal });
+  useColours(answer.steps.flatMap((step) => step.agent ?? []));
   let all = address.query.get("all") === "yes" || answer.counts.steps <= 40;
   const list = h("div", { class: "diff-list", role: "list", "aria-label": "Steps of both runs" });
   const first = answer.first_difference;

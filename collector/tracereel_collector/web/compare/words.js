@@ -5,37 +5,36 @@ import { diffLines, diffWordsWithSpace } from "../vendor/diff.js";
 /** Characters of both texts that are compared word by word; longer ones are compared by line. */
 const BY_WORD = 60_000;
 const PATIENCE_MS = 300;
-/** Ids and times that are new in every run, as `query/fresh_ids.py` has them. */
-const FRESH = [
-  /(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])/g,
-  /(?<![0-9A-Za-z])\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?![0-9A-Za-z])/g,
-  /(?<![0-9A-Za-z])(?:call|toolu|tooluse|fc|msg|rs)[-_]{1,2}(?=[\w-]{0,63}\d)[\w-]{6,64}(?![0-9A-Za-z])/g,
-  /(?<![0-9A-Za-z])(?:resp|chatcmpl|run|lc_run|req|evt|trc|exec)[-_]{1,2}(?=[\w-]{0,63}\d)[\w-]{6,64}(?![0-9A-Za-z])/g,
-  /(?<![0-9A-Za-z])(?=[0-9a-f]{0,63}\d)(?=[0-9a-f]{0,63}[a-f])[0-9a-f]{16,64}(?![0-9A-Za-z])/g,
-];
 
 /**
- * The second text with the ids of the first, where both have as many of a kind.
- * @param {string} a
- * @param {string} b
+ * The second text with the ids of the first that the collector found to stand for its own.
+ * @param {string} text
+ * @param {[string, string][]} fresh
  */
-export function withIdsOf(a, b) {
-  return FRESH.reduce((text, pattern) => {
-    const ids = a.match(pattern) ?? [];
-    if (ids.length !== (text.match(pattern) ?? []).length) return text;
-    let at = 0;
-    return text.replace(pattern, () => ids[at++]);
-  }, b);
+export function withIdsOf(text, fresh) {
+  const places = [];
+  for (const [one, other] of fresh)
+    for (let at = text.indexOf(other); other && at >= 0; at = text.indexOf(other, at + other.length))
+      places.push({ at, end: at + other.length, one });
+  let made = "";
+  let done = 0;
+  for (const { at, end, one } of places.sort((x, y) => x.at - y.at || y.end - x.end)) {
+    if (at < done) continue;
+    made += text.slice(done, at) + one;
+    done = end;
+  }
+  return made + text.slice(done);
 }
 
 /**
  * What both texts have, what only the first and what only the second has, in order; null if that takes too long.
  * @param {string} a
  * @param {string} b
+ * @param {[string, string][]} [fresh] ids of the first text and those of the second that they stand for
  * @returns {["same" | "removed" | "added", string][] | null}
  */
-export function differenceOf(a, b) {
-  const other = withIdsOf(a, b);
+export function differenceOf(a, b, fresh = []) {
+  const other = withIdsOf(b, fresh);
   const compare = a.length + b.length > BY_WORD ? diffLines : diffWordsWithSpace;
   const parts = compare(a, other, { timeout: PATIENCE_MS });
   return parts?.map(({ value, added, removed }) => [added ? "added" : removed ? "removed" : "same", value]) ?? null;

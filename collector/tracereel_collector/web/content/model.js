@@ -15,6 +15,7 @@ import { count, several } from "../shell/words.js";
  *   parameters?: Record<string, any>, model?: string, provider?: string, finish_reason?: string,
  *   usage?: Record<string, number>, first_token_ms?: number, tokens_per_second?: number, cut?: Cut,
  *   name?: string, id?: string, arguments?: any, result?: any, asked?: string, answered?: string, raw?: any,
+ *   omitted?: boolean,
  * }} Content
  * @typedef {{ part: Part, result?: Part, call?: Part }} Piece `result` of a tool call; `call` of a result elsewhere
  * @typedef {{ message: Message, pieces: Piece[], after?: Cut }} Turn `after`: messages that were removed before it

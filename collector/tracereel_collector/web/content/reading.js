@@ -16,6 +16,7 @@ export async function readContent(trace, step, { version = "", signal } = {}) {
   const key = JSON.stringify([trace, step, version]);
   if (known.has(key)) return known.get(key);
   const content = await ask(addressOf(trace, step), { signal });
+  if (content.omitted) return content; // for a moment, or too large
   known.set(key, content);
   if (known.size > KEPT) known.delete(known.keys().next().value);
   return content;

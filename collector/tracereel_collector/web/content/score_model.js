@@ -15,12 +15,14 @@ export function scoresOf(scores, { step, executions = [] }) {
 /**
  * A score as the API takes it; a value is a number, true or false, or a word.
  * @param {{ name?: any, value?: any, comment?: any }} given
- * @param {{ trace: string, step?: string }} target
+ * @param {{ trace?: string, session?: string, step?: string }} target
  */
-export function scoreOf({ name = "", value = "", comment = "" }, { trace, step }) {
+export function scoreOf({ name = "", value = "", comment = "" }, { trace, session, step }) {
   const said = String(value).trim();
   /** @type {Record<string, any>} */
-  const score = { trace_id: trace, name: String(name).trim(), source: "person" };
+  const score = { name: String(name).trim(), source: "person" };
+  if (session != null) score.session_id = session;
+  else score.trace_id = trace;
   if (step) score.span_id = step;
   if (said) score.value = valueOf(said);
   if (String(comment).trim()) score.comment = String(comment).trim();

@@ -1,4 +1,4 @@
-// Scores of a run or a step, and a form to give one.
+// Scores of a run, a step or a session, and a form to give one.
 
 import { ask } from "../shell/ask.js";
 import { button, h, toast } from "../shell/elements.js";
@@ -9,11 +9,18 @@ const MOST = 1_000;
 let forms = 0;
 
 export class ScoreBox {
-  /** @param {{ trace: string, signal: AbortSignal }} options */
-  constructor({ trace, signal }) {
-    this.trace = trace;
+  /**
+   * Of a run or of a session; `onSaved` is called with all scores after one is given.
+   * @param {{ trace?: string, session?: string, signal: AbortSignal, onSaved?: (scores: any[]) => void }} options
+   */
+  constructor({ trace, session, signal, onSaved = () => {} }) {
+    this.rated = session == null ? { trace } : { session };
+    this.onSaved = onSaved;
     this.signal = signal;
-    this.element = h("section", { class: "scores", "aria-label": "Scores" });
+    // Beside the scores of its turns, those of a session are a section of the page.
+    this.heading = session == null ? "h3" : "h2";
+    const label = session == null ? "Scores" : "Scores of the session";
+    this.element = h("section", { class: "scores", "aria-label": label });
     this.scores = null;
     this.target = null;
   }
@@ -32,7 +39,9 @@ export class ScoreBox {
 
   async #read() {
     this.reading = true;
-    const query = new URLSearchParams({ trace_id: this.trace, limit: String(MOST) });
+    const { trace, session } = this.rated;
+    const rated = session == null ? { trace_id: trace } : { session };
+    const query = new URLSearchParams({ ...rated, limit: String(MOST) });
     try {
       this.scores = (await ask(`/v1/scores?${query}`, { signal: this.signal })).scores;
       this.#draw();
@@ -49,7 +58,8 @@ export class ScoreBox {
     const list =
       shown.length > 0 &&
       h("ul", {}, shown.slice(0, 50).map(rowOf), shown.length > 50 && h("li", {}, `${count(shown.length - 50)} more`));
-    const head = h("h3", {}, "Scores ", h("span", { class: "quiet" }, shown.length ? count(shown.length) : "none yet"));
+    const given = h("span", { class: "quiet" }, shown.length ? count(shown.length) : "none yet");
+    const head = h(this.heading, {}, "Scores ", given);
     this.element.replaceChildren(head, ...(list ? [list] : []), this.#form());
   }
 
@@ -82,7 +92,7 @@ export class ScoreBox {
 
   async #send(form, said, made) {
     const given = Object.fromEntries(new FormData(form));
-    const score = scoreOf(given, { trace: this.trace, ...this.target });
+    const score = scoreOf(given, { ...this.rated, ...this.target });
     const save = form.querySelector("button");
     save.disabled = true;
     said.textContent = "";
@@ -96,6 +106,7 @@ export class ScoreBox {
       toast("Score saved");
       made.remove();
       await this.#read();
+      this.onSaved(this.scores);
       this.element.querySelector("summary")?.focus({ preventScroll: true });
     } catch (error) {
       if (!this.signal.aborted)
@@ -122,14 +133,14 @@ function rowOf({ name, value, value_type: kind, comment, author, source, updated
 
 /** A button that leads to the form. */
 export function scoreButton(box) {
-  return button(
-    "Score",
-    () => {
-      const details = box.element.querySelector("details");
-      if (!details) return;
-      details.open = true;
-      details.querySelector("input")?.focus();
-    },
-    { class: "small", title: "Give a score" },
-  );
+  return button("Score", () => openForm(box), { class: "small", title: "Give a score" });
+}
+
+/** Opens the form, if it is there, and returns whether it is. */
+export function openForm(box) {
+  const details = box.element.querySelector("details");
+  if (!details) return false;
+  details.open = true;
+  details.querySelector("input")?.focus();
+  return true;
 }

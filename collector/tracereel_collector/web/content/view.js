@@ -1,6 +1,6 @@
 // Content of the selected step: as a conversation or values, as JSON, or as it was sent.
 
-import { copyButton, h } from "../shell/elements.js";
+import { button, copyButton, h } from "../shell/elements.js";
 import { choice } from "../shell/pieces.js";
 import { failure } from "../shell/states.js";
 import { conversationOf } from "./conversation.js";
@@ -10,6 +10,9 @@ import { textOf } from "./text.js";
 import { searchedTree } from "./tree.js";
 import { valuesOf } from "./values.js";
 
+/** How often content that is not stored yet is read again, and after what time. */
+const MOST_TRIES = 10;
+const AGAIN_MS = 500;
 const MODES = ["read", "json", "raw"];
 /** Chosen once, kept from step to step. */
 let mode = MODES[0];
@@ -39,7 +42,13 @@ export class ContentView {
     this.#read();
   }
 
-  async #read() {
+  /** An event may be there some milliseconds before its content. */
+  #readSoon(isNewest, tries) {
+    const timer = setTimeout(() => { if (isNewest()) this.#read(tries + 1); }, AGAIN_MS);
+    this.asking.signal.addEventListener("abort", () => clearTimeout(timer));
+  }
+
+  async #read(tries = 0) {
     const { step, version } = this;
     const isNewest = () => this.step === step && this.version === version;
     if (!this.content) this.#begin(h("p", { class: "quiet", role: "status" }, "Reading the content …"));
@@ -52,6 +61,7 @@ export class ContentView {
       this.content = content;
       this.onContent(content);
       if (!same) this.#draw();
+      if (content.omitted && tries < MOST_TRIES) this.#readSoon(isNewest, tries);
     } catch (error) {
       if (!isNewest() || error.name === "AbortError") return;
       this.version = "";
@@ -67,7 +77,7 @@ export class ContentView {
   #begin(...made) {
     this.drawing.abort();
     this.drawing = new AbortController();
-    this.element.replaceChildren(...made);
+    this.element.replaceChildren(...made.filter(Boolean));
     return this.drawing.signal;
   }
 
@@ -89,6 +99,10 @@ export class ContentView {
           this.element.querySelector(`[aria-pressed="true"]`)?.focus({ preventScroll: true });
         }),
       ),
+      this.content.omitted &&
+        h("p", { class: "warn", role: "status" },
+          "Not all of the content can be read yet. ",
+          button("Read again", () => this.#read(), { class: "small" })),
       place,
     );
     const { content, trace } = this;

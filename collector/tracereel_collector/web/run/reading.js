@@ -6,20 +6,32 @@ const PAGE = 5000;
 /** Longer runs come in outline: steps and events are read when they are opened. */
 export const OUTLINE_ABOVE = 2000;
 
-export function readRun(id, signal) {
-  return ask(`${path("v1", "traces", id)}?outline_above=${OUTLINE_ABOVE}`, { signal });
+/** Whether an address asks for attempts, retries and fallbacks in which nothing was retried or replaced. */
+export function allOf(query) {
+  return query.get("attempts") === "all";
+}
+
+/**
+ * @param {string} id
+ * @param {AbortSignal} signal
+ * @param {boolean} [all] also steps of attempts in which nothing happened
+ */
+export function readRun(id, signal, all = false) {
+  const query = new URLSearchParams({ outline_above: String(OUTLINE_ABOVE), ...(all ? { attempts: "all" } : {}) });
+  return ask(`${path("v1", "traces", id)}?${query}`, { signal });
 }
 
 /**
  * Calls `each` with the entries of every page after `after` and whether the page is the last one.
  * @param {string} id
  * @param {(entries: any[], last: boolean) => void} each
- * @param {{ signal?: AbortSignal, after?: any }} [options]
+ * @param {{ signal?: AbortSignal, after?: any, all?: boolean }} [options]
  */
-export async function readEvents(id, each, { signal, after = null } = {}) {
+export async function readEvents(id, each, { signal, after = null, all = false } = {}) {
   let next = after;
   do {
     const query = new URLSearchParams({ limit: String(PAGE), ...(next == null ? {} : { after: next }) });
+    if (all) query.set("attempts", "all");
     const page = await ask(`${path("v1", "replay", id)}?${query}`, { signal });
     next = page.next;
     each(page.timeline, next == null);

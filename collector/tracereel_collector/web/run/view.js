@@ -17,7 +17,7 @@ import { Finder } from "./finder.js";
 import { Run } from "./model.js";
 import { chainLine, figures, overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
-import { readEvents, readRun, readStep } from "./reading.js";
+import { allOf, readEvents, readRun, readStep } from "./reading.js";
 import { replayBadge, replaySections } from "./replayable.js";
 import { splitter } from "./splitter.js";
 import { Waterfall } from "./waterfall.js";
@@ -30,6 +30,7 @@ const NARROW = matchMedia("(max-width: 700px)");
 export async function show(place, address, signal, begun) {
   const id = address.parts[0] ?? "";
   const where = path("v1", "traces", id);
+  let all = allOf(address.query);
   let run = new Run(await begun);
   let timeline = [];
   let ofStep = new Map();
@@ -250,6 +251,11 @@ export async function show(place, address, signal, begun) {
         h(
           "span",
           { class: "end" },
+          button("All attempts", () => change({ attempts: all ? null : "all" }), {
+            class: "small",
+            "aria-pressed": String(all),
+            title: "Show also attempts, retries and fallbacks in which nothing was retried or replaced",
+          }),
           link(made("compare", [id]), "Compare", { title: "With another run" }),
           link(where, "JSON", { title: "The run as JSON: steps, chains, sums" }),
           link(path("v1", "replay", id), "Timeline", { title: "Its events in order, as JSON" }),
@@ -280,7 +286,7 @@ export async function show(place, address, signal, begun) {
     if (tab === "run") show("run");
     if (run.outlined) { drawTabs(); return; }
     const read = [];
-    await readEvents(id, (entries) => read.push(...entries), { signal });
+    await readEvents(id, (entries) => read.push(...entries), { signal, all });
     timeline = read;
     ofStep = grouped(read);
     events.set(linesOf(read, completeness), several(read.length, "event"));
@@ -297,7 +303,7 @@ export async function show(place, address, signal, begun) {
     await readEvents(id, (entries, last) => {
       many += entries.length;
       events.add(linesOf(entries, completeness), last ? several(many, "event") : `${count(many)} read …`);
-    }, { signal });
+    }, { signal, all });
   }
 
   async function readDetails(step) {
@@ -310,7 +316,7 @@ export async function show(place, address, signal, begun) {
 
   async function readAgain() {
     try {
-      run = new Run(await readRun(id, signal));
+      run = new Run(await readRun(id, signal, all));
       if (run.outlined) {
         ofStep.clear();
         if (tab !== "events") eventsOfLong = null; // not while they are on screen
@@ -436,6 +442,10 @@ export async function show(place, address, signal, begun) {
   readScores();
   collectorKnown.then(() => { if (!signal.aborted) drawHead(); });
   return ({ query }) => {
+    if (allOf(query) !== all) {
+      all = allOf(query);
+      readAgain();
+    }
     const step = query.get("step");
     const sought = query.get("q") ?? "";
     if (sought !== finder.field.value.trim()) finder.find(sought, { go: !step });

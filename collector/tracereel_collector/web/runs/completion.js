@@ -9,8 +9,8 @@ const MOST_SHOWN = 10;
 const FRESH_MS = 30_000;
 const LIST = "search-completion";
 
-/** Adds a list of completions to a field; `question` returns the present parameters. */
-export function completing(field, { question, signal }) {
+/** Adds a list of completions to a field; `question` returns the present parameters, `only` are the names offered. */
+export function completing(field, { question, signal, only = Object.keys(NAMES) }) {
   const list = h("ul", { id: LIST, role: "listbox", "aria-label": "Completions", class: "completions", hidden: true });
   const known = new Map();
   let offered = [];
@@ -46,7 +46,8 @@ export function completing(field, { question, signal }) {
 
   async function offersFor({ name, value }) {
     if (!name) {
-      return namesFor(value).map((each) => ({ text: `${each}:`, insert: `${each}:`, note: NAMES[each].what }));
+      const names = namesFor(value).filter((each) => only.includes(each));
+      return names.map((each) => ({ text: `${each}:`, insert: `${each}:`, note: NAMES[each].what }));
     }
     const part = value.toLowerCase();
     const values = (await valuesOf(name)).filter((each) => each.value && each.value.toLowerCase().includes(part));

@@ -35,8 +35,12 @@ const COLUMNS = [
 ];
 
 export class RunList {
-  /** `onTick` is called with the ids of the runs that are ticked. */
-  constructor({ onSort, onTick }) {
+  /**
+   * `saidOf` returns question and answer of a run that its row does not have; `onTick` is called with the ids of the
+   * runs that are ticked.
+   */
+  constructor({ saidOf, onSort, onTick }) {
+    this.saidOf = saidOf;
     this.onTick = onTick;
     this.ticked = [];
     this.agents = new Set();
@@ -122,6 +126,17 @@ export class RunList {
     cancelAnimationFrame(this.waiting);
     for (const id of this.undrawn.splice(0, PER_FRAME)) this.#fill(this.rows.get(id));
     if (this.undrawn.length) this.waiting = requestAnimationFrame(() => this.#draw());
+  }
+
+  /** Draws rows again whose question and answer have become known. */
+  redraw(ids) {
+    for (const id of ids) {
+      const known = this.rows.get(id);
+      if (!known) continue;
+      known.drawn = null;
+      this.undrawn.push(id);
+    }
+    this.#draw();
   }
 
   drawAll() {
@@ -275,8 +290,9 @@ export class RunList {
       return h("span", { class: "prompt passage", title: text },
         pieces(text, this.wanted).map(([piece, hit]) => (hit ? h("mark", {}, piece) : piece)));
     }
-    const asked = plain(run.prompt ?? (run.answer ? "" : run.trace_id));
-    const answered = plain(run.answer ?? "");
+    const said = this.saidOf(run.trace_id) ?? { asked: run.prompt, answered: run.answer };
+    const asked = plain(said.asked ?? (said.answered ? "" : run.trace_id));
+    const answered = plain(said.answered ?? "");
     return h("span", { class: "prompt", title: [asked, answered].filter(Boolean).join("\n\n").slice(0, 600) },
       asked, answered && [h("span", { class: "arrow", "aria-label": ", answered: " }, " → "), answered]);
   }

@@ -67,7 +67,7 @@ export function parse(text) {
     else if (/^[<>]/.test(value) || !filter.of) {
       const bound = boundOf(filter, value);
       if (bound) filters.push(bound);
-      else problem ??= filter.range ? `${name}:${value} is not understood: ${filter.what}` : `${name} is not a number`;
+      else problem ??= filter.range ? `Invalid filter ${name}:${value} (${filter.what})` : `${name} is not a number`;
     } else filters.push([filter.of, value]);
   }
   return { words: words.join(" ").trim(), filters, problem };

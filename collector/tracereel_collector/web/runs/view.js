@@ -6,6 +6,7 @@ import { button, h, paced } from "../shell/elements.js";
 import { useKeys } from "../shell/shortcuts.js";
 import { failure, noData } from "../shell/states.js";
 import { count, several } from "../shell/words.js";
+import { AskedReader } from "./asked.js";
 import { showFacets } from "./facets.js";
 import { showChips, viewsOf } from "./filters.js";
 import { Histogram } from "./histogram.js";
@@ -21,7 +22,12 @@ const WIDE = ["7d", "30d"];
 const CORRECTED = ["bad", "slow"];
 
 export async function show(place, address, signal, begun) {
-  const list = new RunList({ onSort: (sort, order) => change({ sort, order }), onTick: () => drawAbove() });
+  const asked = new AskedReader(signal);
+  const list = new RunList({
+    saidOf: (id) => asked.of(id),
+    onSort: (sort, order) => change({ sort, order }),
+    onTick: () => drawAbove(),
+  });
   const histogram = new Histogram((from, to) => change({ from, to }));
   const views = h("div");
   const facets = h("div");
@@ -57,10 +63,10 @@ export async function show(place, address, signal, begun) {
   let arrived = [];
   list.body.addEventListener("click", (event) => keep(event.target.closest("tr")?.dataset.run), { capture: true });
 
-  async function readList({ more = false, asked = null } = {}) {
+  async function readList({ more = false, begun: reading = null } = {}) {
     const changes = more && next ? { cursor: next } : { limit: Math.min(MOST, PAGE + extra) };
     const wanted = question;
-    const answer = await (asked ?? readRuns(wanted, signal, changes));
+    const answer = await (reading ?? readRuns(wanted, signal, changes));
     if (wanted !== question) return; // the answer is to another question than the one on screen
     next = answer.next;
     if (!more) {
@@ -69,6 +75,7 @@ export async function show(place, address, signal, begun) {
     }
     if (more) extra += answer.traces.length;
     list.show(answer.traces, { append: more });
+    readAsked(answer.traces);
     await explain();
   }
 
@@ -82,8 +89,14 @@ export async function show(place, address, signal, begun) {
     const last = traces.findLastIndex((run) => list.has(run.trace_id));
     arrived = (last < 0 ? traces : traces.slice(0, last)).filter((run) => !list.has(run.trace_id));
     list.refresh(traces, { whole: rest == null });
+    readAsked(traces.filter((run) => list.has(run.trace_id)));
     drawAbove();
     if (!list.size) await readList();
+  }
+
+  function readAsked(runs) {
+    const alone = runs.filter((run) => run.spans && !run.prompt && !run.answer);
+    asked.read(alone.map((run) => ({ id: run.trace_id, state: run.ended_at })), (ids) => list.redraw(ids));
   }
 
   function drawAbove() {
@@ -256,7 +269,7 @@ export async function show(place, address, signal, begun) {
   // The list is shown as soon as it is there; the counts, which take longer, come to it.
   drawQuestion();
   try {
-    await readList({ asked: extra ? null : begun });
+    await readList({ begun: extra ? null : begun });
     place.replaceChildren(frame);
     if (left) comeBack();
     guarded(readCounts);

@@ -1,6 +1,6 @@
 // View of one session: its turns with their rounds of model and tool calls.
 
-import { ScoreBox } from "../content/scores.js";
+import { openForm, ScoreBox, scoreButton } from "../content/scores.js";
 import { address as made } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
@@ -14,6 +14,11 @@ export async function show(place, address, signal) {
   const session = await ask(path("v1", "sessions", id), { signal });
   const { turns } = session;
   const rows = turns.map((turn, at) => turnOf(turn, at, signal));
+  const box = new ScoreBox({ session: id, signal, onSaved: (scores) => drawLabels(scores) });
+  const labels = h("span", {});
+  const drawLabels = (scores) => labels.replaceChildren(scoreLabels(scores, 6, "session") ?? "");
+  drawLabels(session.scores);
+  box.show({});
   const sum = (name) => turns.reduce((total, turn) => total + (turn[name] ?? 0), 0);
   place.replaceChildren(
     h(
@@ -28,6 +33,8 @@ export async function show(place, address, signal) {
         session.users
           .slice(0, 5)
           .map((user) => link(made("runs", [], { user, from: "7d" }), plain(user), { title: "Runs of this user" })),
+        labels,
+        h("span", { class: "end" }, scoreButton(box)),
       ),
       facts([
         ["Turns", count(turns.length)],
@@ -39,15 +46,19 @@ export async function show(place, address, signal) {
         ...averages(turns.flatMap((turn) => turn.scores ?? [])).map(({ name, text, scores }) => [
           plain(name),
           text,
-          `Of ${several(scores, "score")}`,
+          `Of ${several(scores, "score")} of turns`,
         ]),
       ]),
+      box.element,
       session.truncated && h("p", { class: "warn" }, "Not all turns are shown."),
       h("h2", { class: "hidden-visually" }, "Turns"),
       h("ol", { class: "turns" }, rows),
     ),
   );
-  useKeys({ s: ["Give a score to the last turn", () => rows.at(-1)?.querySelector("button.score-it")?.click()] });
+  useKeys({
+    s: ["Give a score to the session", () => openForm(box)],
+    t: ["Give a score to the last turn", () => rows.at(-1)?.querySelector("button.score-it")?.click()],
+  });
 }
 
 function failedOf(turns) {
@@ -145,18 +156,17 @@ function turnOf(turn, at, signal) {
   return row;
 }
 
+/** @type {WeakMap<Element, ScoreBox>} */
+const boxes = new WeakMap();
+
 /** The scores of a turn with their form, below it. */
 function openScores(row, trace, signal) {
-  const focus = () => {
-    const form = row.querySelector(".scores details");
-    form?.setAttribute("open", "");
-    form?.querySelector("input")?.focus();
-    return Boolean(form);
-  };
-  if (focus()) return;
-  const box = new ScoreBox({ trace, signal });
+  const before = boxes.get(row);
+  if (before && openForm(before)) return;
+  const box = before ?? new ScoreBox({ trace, signal });
+  boxes.set(row, box);
   row.append(box.element);
-  const watch = new MutationObserver(() => { if (focus()) watch.disconnect(); });
+  const watch = new MutationObserver(() => { if (openForm(box)) watch.disconnect(); });
   watch.observe(box.element, { childList: true });
   box.show({});
 }

@@ -1,31 +1,89 @@
 // View of the sessions, the most recently active first.
 
+import { AskedReader } from "../runs/asked.js";
+import { completing } from "../runs/completion.js";
+import { showChips } from "../runs/filters.js";
+import { adding } from "../runs/parameters.js";
+import { parse } from "../runs/query_text.js";
 import { address as made, change, go } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
 import { button, h, link, toast } from "../shell/elements.js";
+import { useKeys } from "../shell/shortcuts.js";
 import { choice, scrolled } from "../shell/pieces.js";
+import { scoreLabels } from "../shell/scores.js";
 import { ago, clock, compact, cost, count, plain } from "../shell/words.js";
 
 const WINDOWS = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
+
+/** Filters of sessions: names in the search box, and parameters. */
+const NAMES = ["user", "score", "score_category"];
+const FILTERS = ["user", "score", "score_category", "min_score", "max_score"];
+const MOST_SCORES = 4;
 
 export async function show(place, address, signal) {
   const body = h("tbody", { on: { click: open } });
   const more = h("div", { class: "more" });
   let question = new URLSearchParams();
+  const asked = new AskedReader(signal);
+  const chips = h("div", { class: "chips" });
+  const words = h("input", {
+    type: "search", "aria-label": "Search sessions", autocomplete: "off", maxlength: 400, spellcheck: "false",
+    placeholder: "user: or score: …",
+  });
+  const completion = completing(words, { question: () => question, signal, only: NAMES });
+  const search = h(
+    "form",
+    { class: "search", role: "search", on: { submit: (event) => { event.preventDefault(); submit(); } } },
+    h("div", { class: "words" }, words, completion.element),
+    completion.names,
+  );
+
+  function submit() {
+    completion.close();
+    const { words: left, filters, problem } = parse(words.value.trim());
+    const other = filters.find(([name]) => !FILTERS.includes(name));
+    const wrong = problem ?? (left || other ? "Sessions are searched by user: and score:" : null);
+    if (wrong) { toast(wrong); return; }
+    words.value = "";
+    const changes = adding(question, filters);
+    // A session is of one user.
+    if (changes.user) changes.user = filters.findLast(([name]) => name === "user")[1];
+    change(changes);
+  }
 
   async function read(cursor) {
-    const query = new URLSearchParams({ ...Object.fromEntries(question), limit: "50", ...(cursor ? { cursor } : {}) });
+    const query = new URLSearchParams(question);
+    for (const [name, value] of Object.entries({ limit: 50, scores: MOST_SCORES })) query.set(name, String(value));
+    if (cursor) query.set("cursor", cursor);
     const { sessions, next } = await ask(`/v1/sessions?${query}`, { signal });
     if (!cursor) body.replaceChildren();
     body.append(...sessions.map(rowOf));
+    readAsked(sessions);
     more.replaceChildren(next ? button("Show more", () => read(next).catch(({ message }) => toast(message))) : "");
     return sessions.length;
+  }
+
+  /** Sessions whose last turn is known from spans only. */
+  function readAsked(sessions) {
+    const lacking = sessions.filter((session) => !session.asked && !session.answered && session.last_trace_id);
+    const byRun = new Map(lacking.map((session) => [session.last_trace_id, session]));
+    asked.read(lacking.map(({ last_trace_id: id, ended_at: state }) => ({ id, state })), (ids) => {
+      for (const id of ids) {
+        const session = { ...byRun.get(id), ...asked.of(id) };
+        const row = [...body.rows].find((each) => each.dataset.session === session.session_id);
+        row?.replaceWith(rowOf(session));
+      }
+    });
   }
 
   async function draw({ query }) {
     const from = query.get("from") ?? "7d";
     question = new URLSearchParams({ from });
-    if (query.get("user")) question.set("user", query.get("user"));
+    for (const name of FILTERS)
+      for (const value of name === "user" ? query.getAll(name).slice(0, 1) : query.getAll(name))
+        question.append(name, value);
+    const filtered = FILTERS.some((name) => question.has(name));
+    showChips(chips, filtered ? question : new URLSearchParams(), { clear });
     const found = await read();
     place.replaceChildren(
       h(
@@ -35,19 +93,14 @@ export async function show(place, address, signal) {
           "div",
           { class: "heading" },
           h("h1", {}, "Sessions"),
-          query.get("user") &&
-            h(
-              "span",
-              { class: "chip" },
-              h("span", {}, `user: ${plain(query.get("user"))}`),
-              button("×", () => change({ user: null }), { "aria-label": "All users" }),
-            ),
           h(
             "span",
             { class: "end" },
             choice("Window of time", WINDOWS, from, (value) => change({ from: value })),
           ),
         ),
+        search,
+        chips,
         found
           ? scrolled(
               "Sessions",
@@ -64,6 +117,7 @@ export async function show(place, address, signal) {
                       ["Session", ""],
                       ["Conversation", ""],
                       ["User", ""],
+                      ["Scores", ""],
                       ["Turns", "number"],
                       ["Failed", "number"],
                       ["Tokens", "number"],
@@ -78,8 +132,8 @@ export async function show(place, address, signal) {
           : h(
               "section",
               { class: "state" },
-              h("h2", {}, "No conversation in this window"),
-              h(
+              h("h2", {}, filtered ? "No session matches" : "No conversation in this window"),
+              !filtered && h(
                 "p",
                 {},
                 "Runs with the same ",
@@ -91,6 +145,8 @@ export async function show(place, address, signal) {
       ),
     );
   }
+  const clear = () => change(Object.fromEntries(FILTERS.map((name) => [name, null])));
+  useKeys({ "/": ["Search sessions", () => { words.focus(); words.select(); }] });
   await draw(address);
   return draw;
 }
@@ -113,6 +169,7 @@ function rowOf(session) {
     ),
     saidIn(session),
     h("td", { class: "quiet cut", title: session.users.map(plain).join("\n") }, session.users.map(plain).join(", ")),
+    h("td", { class: "c-scores" }, scoreLabels(session.scores, 3, "session")),
     h("td", { class: "number", "data-name": "Turns" }, count(session.turns)),
     h(
       "td",

@@ -11,10 +11,10 @@ export function scoreText({ name, value }) {
   return typeof value === "number" ? `${said} ${Number(value.toFixed(4))}` : `${said}: ${plain(value)}`;
 }
 
-/** Scores of a run and its steps, at most as many as fit beside a name. */
-export function scoreLabels(scores, most = 6) {
+/** Scores of a run and its steps, or of a session, at most as many as fit beside a name. */
+export function scoreLabels(scores, most = 6, rated = "run") {
   if (!scores?.length) return null;
-  const title = (score) => [score.of_step ? "Score of a step" : "Score of the run", plain(score.comment ?? "")];
+  const title = (score) => [score.of_step ? "Score of a step" : `Score of the ${rated}`, plain(score.comment ?? "")];
   return h(
     "span",
     { class: "score-labels" },

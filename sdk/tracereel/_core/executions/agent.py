@@ -6,7 +6,6 @@ from typing import Any, Final, Self
 
 from tracereel import semconv
 from tracereel._core import attempt_context, error_details, execution_fields
-from tracereel._core.executions import message_texts
 from tracereel._core.executions.scope import ExecutionScope, Spec, cancel_reason
 from tracereel._core.package_version import version_of
 from tracereel._core.run_state import Ended
@@ -29,16 +28,15 @@ class AgentScope(ExecutionScope):
             execution.tally.begin(self.spec.name)
 
     def opening(self) -> dict[str, Any]:
-        given, content = self.arguments.pairs(), self.input_content()
-        summary = message_texts.question_in(content) or values.call_summary(given)
+        given, content = self.arguments.pairs(), self.described_input()
         event = {
             "event_type": semconv.EXECUTION_STARTED,
             "request_id": self.execution.request_id,
             "parent_trace_id": self.parent_trace_id,
             "input_type": values.type_name(given[0][1] if given else None),
-            "input_summary": summary if self.captures else "",
-            "input_size_bytes": sum([values.size(value) for _, value in given]),
-            "input": content,
+            "input_summary": content.summary,
+            "input_size_bytes": content.size,
+            "input": content.data,
             **self.spec.about,
         }
         for name, value in self.arguments.fields(*_THINKING).items():

@@ -63,6 +63,15 @@ class Arguments:
             self._pairs = found
         return found
 
+    def left_at_default(self) -> list[str]:
+        """Return the names of the parameters that were not passed."""
+        args, kwargs = self.args, self.kwargs
+        return [
+            name
+            for position, name, _ in self.defaults
+            if position >= len(args) and name not in kwargs
+        ]
+
     @property
     def owner(self) -> object:
         """The object of a method, or None."""

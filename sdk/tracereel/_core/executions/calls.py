@@ -154,6 +154,11 @@ class LlmScope(CallScope):
         if event.get("tokens_per_second") is None:
             event["tokens_per_second"] = _speed(event)
 
+    def settle(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        if (tape := self.recorder.tape) is not None:
+            tape.used(self.execution, "called", event)
+        return event
+
     def _response(self, result: object) -> list[Any] | None:
         """Return the result or the generator's output as messages."""
         content, stream = self.recorder.content, self.stream

@@ -109,6 +109,15 @@ class ExecutionScope:
         given = self.arguments.pairs() if self.captures else None
         return self.recorder.content.arguments(given) if given else None
 
+    def described_input(self) -> Described:
+        """Return the arguments: as content, their size and their summary."""
+        given = self.arguments.pairs()
+        if not self.captures or not given:
+            return Described(None, sum([values.size(value) for _, value in given]), "")
+        found = self.recorder.content.described_arguments(given)
+        asked = message_texts.question_in(found.data)
+        return found if asked is None else found._replace(summary=asked)
+
     def output_content(self, result: object) -> Described:
         """Return the output of a call that returned: as content, its size and its summary."""
         if (stream := self.stream) is not None:

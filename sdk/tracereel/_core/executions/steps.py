@@ -5,7 +5,6 @@ from typing import Any
 
 from tracereel import semconv
 from tracereel._core import execution_fields
-from tracereel._core.executions import message_texts
 from tracereel._core.executions.calls import CallScope
 from tracereel._core.executions.output import OutputStream
 from tracereel._core.executions.scope import Spec
@@ -26,18 +25,15 @@ class StepScope(CallScope):
         return self.spec.name
 
     def about(self) -> dict[str, Any]:
-        content = self.input_content()
-        summary = message_texts.question_in(content) if self.captures else None
-        if summary is None and self.captures:
-            summary = values.call_summary(self.arguments.pairs())
+        content = self.described_input() if self.captures else None
         return {
             "event_type": semconv.STEP_COMPLETED,
             "step_name": self.spec.name,
             "step_type": self.spec.about["step_type"],
             "confidence": self.execution.notes.get("confidence"),
-            "input_summary": summary,
+            "input_summary": content.summary if content is not None else None,
             "output_summary": None,
-            "input": content,
+            "input": content.data if content is not None else None,
         }
 
     def told(self, event: dict[str, Any], result: object) -> None:

@@ -2,8 +2,7 @@
 
 import os
 
-import standin
-
+from tests.clients import standin
 from tests.support import talk
 
 LATEST = {

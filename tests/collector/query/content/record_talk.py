@@ -16,9 +16,8 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[4]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "collector" / "store" / "dialects")]
-import standin  # noqa: E402
-
+sys.path.insert(0, str(ROOT))
+from tests.clients import standin  # noqa: E402
 from tests.collector.query.content.record_agents import (  # noqa: E402
     LATEST,
     Kept,

@@ -17,8 +17,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from standin import StandIn
+sys.path.insert(0, str(Path(__file__).parents[4]))
+from tests.clients.standin import StandIn
 
 HERE = Path(__file__).parent / "fixtures"
 TOOLS = [

@@ -112,6 +112,67 @@ def messages(request):
     }
 
 
+def streamed_chat(request):
+    """Chunks of `POST /v1/chat/completions` with `stream`."""
+    head = {"id": f"chatcmpl-{next(NUMBERS)}", "object": "chat.completion.chunk"}
+    head |= {"created": 1_760_000_000, "model": OPENAI_MODEL}
+    whole = chat(request)["choices"][0]
+    deltas = [{"role": "assistant", "content": ""}]
+    if calls := whole["message"].get("tool_calls"):
+        deltas += [{"tool_calls": [{"index": 0, **call}]} for call in calls]
+    else:
+        deltas += [{"content": word} for word in ("It is ", "sunny ", "in Lima.")]
+    for delta in deltas:
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    end = {"index": 0, "delta": {}, "finish_reason": whole["finish_reason"]}
+    yield {**head, "choices": [end]}
+    if (request.get("stream_options") or {}).get("include_usage"):
+        yield {**head, "choices": [], "usage": OPENAI_USAGE}
+
+
+def streamed_responses(request):
+    """Events of `POST /v1/responses` with `stream`."""
+    whole = responses(request)
+    numbers = itertools.count()
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun, "sequence_number": next(numbers)}
+    for index, item in enumerate(whole["output"]):
+        place = {"output_index": index}
+        opened = {**item, **({"content": []} if "content" in item else {})}
+        yield {"type": "response.output_item.added", **place, "item": opened} | {
+            "sequence_number": next(numbers)
+        }
+        for part in item.get("content", []):
+            inside = {**place, "item_id": item["id"], "content_index": 0}
+            yield {"type": "response.output_text.delta", **inside, "delta": part["text"]} | {
+                "sequence_number": next(numbers),
+                "logprobs": [],
+            }
+        yield {"type": "response.output_item.done", **place, "item": item} | {
+            "sequence_number": next(numbers)
+        }
+    yield {"type": "response.completed", "response": whole, "sequence_number": next(numbers)}
+
+
+def streamed_messages(request):
+    """Events of `POST /v1/messages` with `stream`."""
+    begun = messages(request) | {"content": [], "stop_reason": None}
+    yield {"type": "message_start", "message": begun}
+    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    for word in ("It is ", "sunny ", "in Lima."):
+        delta = {"type": "text_delta", "text": word}
+        yield {"type": "content_block_delta", "index": 0, "delta": delta}
+    yield {"type": "content_block_stop", "index": 0}
+    end = {"stop_reason": "end_turn", "stop_sequence": None}
+    yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": 15}}
+    yield {"type": "message_stop"}
+
+
+STREAMED = {
+    "/v1/chat/completions": streamed_chat,
+    "/v1/responses": streamed_responses,
+    "/v1/messages": streamed_messages,
+}
 ROUTES = {
     "/v1/chat/completions": chat,
     "/v1/responses": responses,
@@ -121,13 +182,14 @@ ROUTES = {
 
 
 class StandIn(ThreadingHTTPServer):
-    """Server on a free loopback port; `received` holds the OTLP bodies."""
+    """Server on a free loopback port; `received` and `logs` hold the OTLP bodies."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.received = []
+        self.logs = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -146,6 +208,12 @@ class Handler(BaseHTTPRequestHandler):
         if path.endswith("/v1/traces"):
             self.server.received.append(body)
             return self.answer(200, b"", "application/x-protobuf")
+        if path.endswith("/v1/logs"):
+            self.server.logs.append(body)
+            return self.answer(200, b"", "application/x-protobuf")
+        if path.endswith("/v1/metrics"):
+            return self.answer(200, b"", "application/x-protobuf")
+        path = path if path.startswith("/v1/") else f"/v1{path}"
         route = ROUTES.get(path)
         if route is None:
             return self.answer(200, b"{}", "application/json")
@@ -155,7 +223,18 @@ class Handler(BaseHTTPRequestHandler):
                 "error": {"message": "slow down", "type": "rate_limit", "code": "rate_limited"}
             }
             return self.answer(429, json.dumps(error).encode(), "application/json")
+        if request.get("stream") and path in STREAMED:
+            return self.stream(STREAMED[path](request))
         return self.answer(200, json.dumps(route(request)).encode(), "application/json")
+
+    def stream(self, events):
+        lines = []
+        for event in events:
+            named = f"event: {event['type']}\n" if "type" in event else ""
+            lines.append(f"{named}data: {json.dumps(event)}\n\n")
+        if not named:
+            lines.append("data: [DONE]\n\n")
+        self.answer(200, "".join(lines).encode(), "text/event-stream")
 
     def do_GET(self):
         self.answer(200, b'{"data": []}', "application/json")

@@ -1,0 +1,1 @@
+"""Collectors that are one service: the list of members, who owns what, and questions to the peers."""

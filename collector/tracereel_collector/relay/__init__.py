@@ -1,0 +1,1 @@
+"""From the outbox of the queue to the members that own the bodies."""

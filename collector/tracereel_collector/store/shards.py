@@ -1,0 +1,95 @@
+"""Changes of stored rows: on one server, or on one replica of every shard of a cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.store.clickhouse import ClickHouseStore, MissingRightError
+from tracereel_collector.store.cluster import Node, remembered_cluster
+from tracereel_collector.store.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Tables with rows, by the name that reads all shards, and the replicas that change them."""
+
+    _distributed: Mapping[str, str]
+    """Distributed table by local table; empty on a single server."""
+    _shards: Sequence[Sequence[Node]]
+    """Replicas of each shard; a single server is one."""
+
+    @classmethod
+    def of(cls, store: ClickHouseStore) -> "Shards":
+        """Read how the tables of a store are spread."""
+        cluster = remembered_cluster(store)
+        if cluster is None:
+            return cls({}, [[Node(1, 1, store)]])
+        shards: dict[int, list[Node]] = {}
+        for node in cluster.nodes:
+            shards.setdefault(node.shard, []).append(node)
+        names = {local: name for name, local in store.rows(query("sharded_tables"))}
+        return cls(names, list(shards.values()))
+
+    def name(self, kept: str) -> str:
+        """Return the table that reads all shards, for a table that stores rows."""
+        return self._distributed.get(kept, kept)
+
+    def kept(self, name: str) -> str:
+        """Return the table that stores the rows, for a table that reads all shards."""
+        found = [local for local, distributed in self._distributed.items() if distributed == name]
+        return found[0] if found else name
+
+    @property
+    def are_several(self) -> bool:
+        """Return whether this is a cluster, of whatever size."""
+        return bool(self._distributed)
+
+    @property
+    def replicas(self) -> list[ClickHouseStore]:
+        """All replicas of all shards."""
+        return [node.store for shard in self._shards for node in shard]
+
+    def one_of_each(self) -> list[ClickHouseStore]:
+        """Return the first replica of every shard."""
+        return [shard[0].store for shard in self._shards]
+
+    def alter(self, name: str, change: str, parameters: Mapping[str, Any]) -> None:
+        """Run `ALTER TABLE` on every shard; return when all replicas that are up applied it.
+
+        Raises:
+            StoreUnavailableError: a whole shard is away; the others have applied it.
+        """
+        for replicas in self._shards:
+            _on_any(replicas, f"ALTER TABLE `{self.kept(name)}` {change}", parameters)
+
+    def unfinished(self) -> list[str]:
+        """Return the addresses of the replicas that have not applied all changes yet.
+
+        Raises:
+            MissingRightError: the user may not read which changes are left.
+        """
+        return [
+            node.address for shard in self._shards for node in shard if not _is_finished(node.store)
+        ]
+
+
+def _on_any(replicas: Sequence[Node], statement: str, parameters: Mapping[str, Any]) -> None:
+    """Run a change on the first replica that answers; the others get it from Keeper."""
+    for node in replicas[:-1]:
+        try:
+            return node.store.change(statement, parameters)
+        except MissingRightError:
+            raise
+        except StoreUnavailableError:
+            continue
+    return replicas[-1].store.change(statement, parameters)
+
+
+def _is_finished(store: ClickHouseStore) -> bool:
+    try:
+        return store.rows(query("unfinished_changes")) == [("0",)]
+    except MissingRightError:
+        raise  # else every deletion would be reported as unfinished for ever
+    except StoreUnavailableError:
+        return False

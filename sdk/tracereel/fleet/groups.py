@@ -1,0 +1,145 @@
+"""Groups of runs by cause, coverage, and whether a policy accepts them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracereel.fleet.verdicts import Cause, RunVerdict
+
+KINDS: Final = ("same", "changed", "prompt_changed", "inconclusive", "flaky")
+FAILING: Final = ("changed", "prompt_changed", "inconclusive", "flaky")
+"""Verdicts that a policy can name."""
+_COVERED: Final = ("same", "changed", "prompt_changed")
+_ORDER: Final = {kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive"))}
+MAX_FOLLOWING: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CauseGroup:
+    """Runs that differ for the same cause."""
+
+    verdict: str
+    cause: Cause
+    example: RunVerdict
+    runs: tuple[str, ...]
+    agents: dict[str, int]
+    """Agents of the runs, with the number of runs."""
+    pipelines: dict[str, int]
+    following: tuple[tuple[Cause, int], ...]
+    """Further causes in the same runs, with the number of runs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the group as plain data."""
+        return {
+            "verdict": self.verdict,
+            "cause": _plain(self.cause),
+            "count": len(self.runs),
+            "example": {"trace_id": self.example.trace_id, "report": self.example.text},
+            "runs": list(self.runs),
+            "agents": self.agents,
+            "pipelines": self.pipelines,
+            "following": [{**_plain(cause), "count": n} for cause, n in self.following],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSummary:
+    """All verdicts of a fleet replay."""
+
+    counts: dict[str, int]
+    groups: tuple[CauseGroup, ...]
+    flaky: tuple[RunVerdict, ...]
+    """Runs that came to different verdicts, set aside."""
+    culprits: tuple[str, ...]
+    networks: tuple[str, ...]
+    not_compared: dict[str, int]
+    """What was not compared, with the number of runs."""
+    cpu_seconds: float
+
+    @property
+    def total(self) -> int:
+        """Number of runs."""
+        return sum(self.counts.values())
+
+    @property
+    def coverage(self) -> float:
+        """Share of the runs whose replay says something of the code."""
+        covered = sum(self.counts[kind] for kind in _COVERED)
+        return covered / self.total if self.total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPolicy:
+    """What a fleet replay must hold to pass."""
+
+    fail_on: frozenset[str] = frozenset({"changed"})
+    min_coverage: float = 0.9
+
+    def failures(self, summary: FleetSummary) -> list[str]:
+        """Return why the runs do not pass."""
+        found = [
+            f"{summary.counts[kind]} {'run is' if summary.counts[kind] == 1 else 'runs are'} {kind}"
+            for kind in FAILING
+            if kind in self.fail_on and summary.counts[kind]
+        ]
+        if summary.coverage < self.min_coverage:
+            found.append(f"coverage is {summary.coverage:.1%}; expected {self.min_coverage:.1%}")
+        return found
+
+
+def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
+    """Sort verdicts by cause."""
+    counts = dict.fromkeys(KINDS, 0)
+    members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
+    flaky: list[RunVerdict] = []
+    culprits, networks, unread = Counter[str](), Counter[str](), Counter[str]()
+    cpu_seconds = 0.0
+    for each in verdicts:
+        counts[each.kind] += 1
+        cpu_seconds += each.cpu_seconds
+        culprits.update(filter(None, [each.culprit]))
+        networks.update(filter(None, [each.network]))
+        unread.update(each.not_compared)
+        if each.flaky:
+            flaky.append(each)
+        elif each.verdict != "same":
+            members[each.verdict, each.cause].append(each)
+    groups = [_group(verdict, cause, runs) for (verdict, cause), runs in members.items()]
+    groups.sort(key=lambda group: (_ORDER[group.verdict], -len(group.runs), group.cause))
+    return FleetSummary(
+        counts,
+        tuple(groups),
+        tuple(sorted(flaky, key=lambda each: each.trace_id)),
+        tuple(culprits),
+        tuple(networks),
+        dict(unread.most_common(20)),
+        round(cpu_seconds, 3),
+    )
+
+
+def _group(verdict: str, cause: Cause, runs: Sequence[RunVerdict]) -> CauseGroup:
+    agents = Counter(name for run in runs for name in run.agents)
+    pipelines = Counter(name for run in runs for name in run.pipelines)
+    following = Counter(each for run in runs for each in dict.fromkeys(run.causes[1:]))
+    following.pop(cause, None)
+    # The example with the fewest other differences is the easiest to read.
+    example = min(runs, key=lambda run: (len(run.causes), len(run.text), run.trace_id))
+    return CauseGroup(
+        verdict,
+        cause,
+        example,
+        tuple(sorted(run.trace_id for run in runs)),
+        dict(agents.most_common()),
+        dict(pipelines.most_common()),
+        tuple(following.most_common(MAX_FOLLOWING)),
+    )
+
+
+def _plain(cause: Cause) -> dict[str, str]:
+    return {
+        "kind": cause.kind,
+        "place": cause.place,
+        "code": cause.code,
+        "argument": cause.argument,
+    }

@@ -1,0 +1,147 @@
+"""What was asked and answered in runs that only spans describe: list, sessions, commands."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from playwright.sync_api import expect
+
+from tests.support.browser import ended, event, started
+from tests.support.collector import http
+from tests.support.waiting import wait_until
+from tracereel.client import Client
+
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+
+
+@pytest.fixture(scope="module")
+def talked(collector):
+    """Send two turns of a session as spans; return the session and the trace ids."""
+    session, ids = f"ses-{uuid.uuid4().hex}", []
+    for turn in (1, 2):
+        request = ExportTraceServiceRequest()
+        span = request.resource_spans.add().scope_spans.add().spans.add()
+        span.trace_id, span.span_id, span.name = (
+            uuid.uuid4().bytes,
+            uuid.uuid4().bytes[:8],
+            "chat m",
+        )
+        span.start_time_unix_nano = time.time_ns() - (9 - turn) * 10**9
+        span.end_time_unix_nano = span.start_time_unix_nano + 10**9
+        said = {
+            "role": "user",
+            "parts": [{"type": "text", "content": f"Why {session[4:12]} {turn}?"}],
+        }
+        answer = {
+            "role": "assistant",
+            "parts": [{"type": "text", "content": f"Because of <b>{turn}</b>."}],
+        }
+        for name, value in {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "m",
+            "gen_ai.conversation.id": session,
+            "gen_ai.input.messages": json.dumps([said]),
+            "gen_ai.output.messages": json.dumps([answer]),
+        }.items():
+            span.attributes.append(KeyValue(key=name, value=AnyValue(string_value=value)))
+        body = request.SerializeToString()
+        assert http("POST", f"{collector.url}/v1/traces", body, PROTOBUF).status == 200
+        ids.append(span.trace_id.hex())
+    client = Client(collector.url)
+    wait_until(lambda: len(list(client.find(session=session))) == 2, timeout=60)
+    return session, ids
+
+
+def test_questions_and_answers_are_read_for_some_runs(collector, talked):
+    session, ids = talked
+    found = Client(collector.url).asked([*ids, "0" * 32])
+
+    why = f"Why {session[4:12]}"
+    assert {name: (each.asked, each.answered) for name, each in found.items()} == {
+        ids[0]: (f"{why} 1?", "Because of <b>1</b>."),
+        ids[1]: (f"{why} 2?", "Because of <b>2</b>."),
+    }
+    many = "&".join(f"trace_id={number}" for number in range(101))
+    assert http("GET", f"{collector.url}/v1/asked?{many}").status == 400
+    assert http("GET", f"{collector.url}/v1/asked").status == 400
+
+
+def test_a_session_of_spans_has_them_as_texts(collector, talked):
+    session, _ = talked
+    turns = http("GET", f"{collector.url}/v1/sessions/{session}").json()["turns"]
+
+    assert [each["answer"] for each in turns] == [f"Because of <b>{n}</b>." for n in (1, 2)]
+    assert turns[1]["prompt"] == f"Why {session[4:12]} 2?"
+
+
+def test_a_budgeted_read_has_what_was_said(collector, talked):
+    session, ids = talked
+    document = http("GET", f"{collector.url}/v1/traces/{ids[1]}?budget_bytes=2000").json()
+
+    (step,) = document["steps"]
+    assert (step["input"], step["output"]) == (f"Why {session[4:12]} 2?", "Because of <b>2</b>.")
+
+
+def test_a_budgeted_read_of_events_has_the_last_message_and_no_summary(collector, trace_id):
+    said = [{"role": "user", "content": each} for each in ("first " * 2_000, 'And "now"?')]
+    call = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}}]
+    model = event(
+        *("agent.llm.called", 0.5),
+        trace_id=trace_id,
+        status="success",
+        duration_ms=5,
+        span_id="00f067aa0ba902b7",
+        llm_model="m",
+        input_messages=said,
+        output_messages=[{"role": "assistant", "content": "I look.", "tool_calls": call}],
+    )
+    sent = [started(trace_id), model, ended(trace_id)]
+    assert collector.post_events(sent).json()["accepted"] == 3
+    document = http("GET", f"{collector.url}/v1/traces/{trace_id}?budget_bytes=3000").json()
+
+    step = next(each for each in document["steps"] if each["kind"] == "llm")
+    assert (step["input"], step["output"]) == ('And "now"?', 'I look.\nlook({"q":1})')
+    part = f"{collector.url}/v1/traces/{trace_id}?step={step['id']}&budget_bytes=1500"
+    answer = http("GET", part)
+    assert len(answer.body) <= 1_500
+    assert answer.json()["steps"][0]["output"] == step["output"]
+
+
+def test_commands_show_them(collector, talked):
+    session, _ = talked
+
+    def tracereel(*words):
+        command = [sys.executable, "-m", "tracereel", *words, "--endpoint", collector.url]
+        done = subprocess.run(
+            command,
+            env={**os.environ, "COLUMNS": "300"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    listed = tracereel("traces", "--session", session)
+    assert f"Why {session[4:12]} 2?" in listed
+    assert "Because of <b>1</b>." in listed
+    row = next(line for line in tracereel("sessions").splitlines() if session in line)
+    assert f"Why {session[4:12]} 2?" in row
+    assert "Because of <b>2</b>." in row
+
+
+def test_the_lists_of_the_page_show_them(visit, talked):
+    session, ids = talked
+    page = visit.open(f"#/runs?session={session}")
+    row = page.locator(f"tr[data-run='{ids[1]}'] .prompt")
+    expect(row).to_have_text(f"Why {session[4:12]} 2? → Because of <b>2</b>.")
+    page = visit.open("#/sessions")
+    row = page.locator(f"tr[data-session='{session}']")
+    expect(row).to_contain_text(f"Why {session[4:12]} 2? → Because of <b>2</b>.")
+    row.locator("a").click()
+    expect(page.locator(".said.answer").last).to_have_text("Because of <b>2</b>.")
