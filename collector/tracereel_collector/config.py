@@ -163,7 +163,7 @@ class Settings:
         48 * MIB, "Most bytes in one insert; half as many where they are OTLP, which unfolds."
     )
     batch_records: int = _setting(100_000, "Most records in one insert.")
-    linger_seconds: float = _setting(1.0, "Longest time a batch waits to fill up.")
+    linger_seconds: float = _setting(1.5, "Longest time a batch waits to fill up.")
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
     tail_readers: int = _setting(100, "Live streams open at once in each worker.")

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 BUSY_RECORDS = 1_000
 """Batch size from which the next batch waits for the full linger time."""
 QUIET_SHARE = 0.1
-REST_TIMES = 3.0
+REST_TIMES = 15.0
+"""Rest after a small insert, in durations of it: what planning all views costs is spread over time."""
 WORTHY_RECORDS = 20_000
 """Records that justify an insert's fixed cost, the planning of all views."""
 
@@ -31,9 +32,9 @@ class Pace:
         self._waits_since = sealed if more_waits else None
 
     def wait_seconds(self, now: float) -> float:
-        """Return how long to wait before sealing: short at low rates, longer at high rates.
+        """Return how long to wait before sealing: short after a pause, longer at high rates.
 
-        The store rests between inserts for `REST_TIMES` the last insert's duration, at most the linger
+        The store rests between small inserts, from the end of the last one for at most the linger
         time: a trickle does not keep it busy, and a body after a pause does not wait. Time spent during
         the last batch counts as waited. Large batches skip the rest, so that a slow store can catch up.
         """
@@ -42,5 +43,5 @@ class Pace:
         if self._waits_since is not None:
             by_rate -= now - self._waits_since
         idle = 1.0 - min(1.0, self._records / WORTHY_RECORDS)
-        rest = REST_TIMES * self._seconds * idle - (now - self._ended)
-        return max(0.0, by_rate, min(self.linger_seconds, rest))
+        rest = min(self.linger_seconds, REST_TIMES * self._seconds * idle)
+        return max(0.0, by_rate, self._ended + rest - now)

@@ -18,9 +18,9 @@ def test_first_event_waits_briefly():
 
 
 def test_inserts_are_paced_under_low_load():
-    pace = pace_after(10, seconds=0.2, more_waits=True)
+    pace = pace_after(10, seconds=0.02, more_waits=True)
 
-    assert pace.wait_seconds(100.2) == pytest.approx(REST_TIMES * 0.2, rel=0.01)
+    assert pace.wait_seconds(100.02) == pytest.approx(REST_TIMES * 0.02, rel=0.01)
 
 
 def test_first_body_after_a_pause_waits_briefly():
@@ -51,3 +51,9 @@ def test_pause_between_inserts_is_bounded():
     pace = pace_after(10, seconds=9.0, more_waits=True)
 
     assert pace.wait_seconds(109.0) == pytest.approx(1.0)
+
+
+def test_rest_is_counted_from_the_end_of_the_last_insert():
+    pace = pace_after(10, seconds=9.0, more_waits=False)
+
+    assert pace.wait_seconds(109.6) == pytest.approx(0.4)
