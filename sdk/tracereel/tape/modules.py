@@ -26,6 +26,8 @@ ALLOWED: Final = "TRACEREEL_REPLAY_MODULES"
 _ENVIRONMENTS: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
 _MARKS: Final = ("pyvenv.cfg", "conda-meta")
 _LIBRARY: Final = re.compile(r"python\d+\.\d+t?")
+_MAX_FOLDER_CHARS: Final = 4_096
+"""Longest path that Linux takes."""
 _DEMO: Final = Path(__file__).resolve().parents[1] / "demo"
 
 Announce = Callable[[str], None]
@@ -99,6 +101,9 @@ def _missing(path: str, missing: str) -> TapeError:
 def _folders(folder: str) -> list[str]:
     """Return the folders to search first: the program's, if below the working directory, and that."""
     here = Path.cwd()
+    # Resolving a path takes time quadratic in its parts.
+    if len(folder) > _MAX_FOLDER_CHARS:
+        return [str(here)]
     try:
         inside = (here / folder).resolve()
     except (OSError, ValueError):
