@@ -155,6 +155,32 @@ def test_what_was_acknowledged_is_read_from_every_node(nodes):
         assert [counted(node, tenant) for node in nodes] == [("8", "8", "8")] * len(nodes)
 
 
+def test_inserts_and_reads_stay_with_a_replica_that_only_looks_behind(nodes):
+    """A busy replica is slow with the log of its own inserts; the other one may lag."""
+    table, firsts = "agent_events_local", nodes[::2]
+    delay = (
+        "SELECT max(absolute_delay) FROM system.replicas"
+        " WHERE database = currentDatabase() AND table = {table:String}"
+    )
+    count = "SELECT count() FROM {from:Identifier} WHERE tenant = {tenant:String}"
+    tenants = [uuid.uuid4().hex for _ in range(2)]
+    try:
+        for node in firsts:
+            node.command(f"SYSTEM STOP REPLICATION QUEUES {table}")
+        for tenant in tenants:
+            nodes[1].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=uuid.uuid4().hex)
+            for node in firsts:
+                wait_until(lambda node=node: int(node.rows(delay, table=table)[0][0]) > 1)
+        for tenant in tenants:
+            here = [node.rows(count, tenant=tenant, **{"from": table})[0][0] for node in firsts]
+            assert sum(map(int, here)) == RUNS
+            asked = {"tenant": tenant, "from": "agent_events"}
+            assert [node.rows(count, **asked) for node in nodes] == [[(str(RUNS),)]] * len(nodes)
+    finally:
+        for node in firsts:
+            node.command(f"SYSTEM START REPLICATION QUEUES {table}")
+
+
 def test_metrics_that_one_shard_refused_are_stored_once(nodes, tenant, token):
     request = ExportMetricsServiceRequest()
     metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="gauge")
