@@ -19,12 +19,17 @@ from tests.support.collector import CollectorProcess, http
 from tests.support.contract import EXAMPLES
 from tests.support.store_writers import StoreWriter, body_of
 from tests.support.waiting import wait_until
+from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.deliver.deletion import Deletion
+from tracereel_collector.deliver.deletion_queues import OwnQueue
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.ops.backup.save import refuse_cluster
 from tracereel_collector.query.user_sql import SqlLimits, UserSql
 from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.query.user_sql.execute import SqlQuery
+from tracereel_collector.queue import DurableQueue, QueueLimits
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.startup.schema import apply_schema, prepare_schema
 from tracereel_collector.store import retention
@@ -222,6 +227,45 @@ def test_deletion_while_a_replica_is_away_says_so_and_finishes(nodes, tenant, to
 
     local = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
     assert [node.rows(local, t=tenant) for node in nodes] == [[("0",)]] * len(nodes)
+
+
+def test_deletion_of_rows_that_a_replica_lacks_is_finished_when_it_has_them(
+    nodes, tenant, token, tmp_path
+):
+    """The first replicas come back, and cannot fetch yet what the others took meanwhile."""
+    table, firsts, seconds = "agent_events_local", nodes[::2], nodes[1::2]
+    queue = DurableQueue(
+        tmp_path / "queue.sqlite",
+        QueueLimits(commit_bytes=1 << 20, max_pending_bytes=1 << 20, retain_seconds=0),
+    )
+    audit, writers = AuditLog(tmp_path / "audit"), StoreWriters(tmp_path)
+    deletion = Deletion(OwnQueue(queue), nodes[0], audit, writers)
+    try:
+        for node in seconds:
+            node.command(f"SYSTEM STOP REPLICATED SENDS {table}")
+        with away(firsts[0], table), away(firsts[1], table):
+            nodes[1].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=token)
+
+        answer = deletion.trace(tenant, "run-1", by="test")
+        assert answer["status"] == "deleting"
+        addresses = {f"{node.address.host}:{node.address.port}" for node in firsts}
+        assert set(answer["waiting_for"]) == addresses
+        with pytest.raises(StoreUnavailableError, match="lack rows of others"):
+            deletion.trace(tenant, "no-run", by="test")
+
+        for node in seconds:
+            node.command(f"SYSTEM START REPLICATED SENDS {table}")
+        # A replica waits up to a minute before it fetches a part again.
+        wait_until(
+            lambda: deletion.trace(tenant, "run-1", by="test")["status"] == "deleted", timeout=300
+        )
+        left = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
+        counts = [int(node.rows(left, t=tenant)[0][0]) for node in nodes]
+        assert (counts[0] + counts[2], counts[1] + counts[3]) == (RUNS - 1, RUNS - 1)
+    finally:
+        for node in seconds:
+            node.command(f"SYSTEM START REPLICATED SENDS {table}")
+        queue.close()
 
 
 def test_retention_drops_days_on_all_replicas(nodes, tenant, token):
