@@ -42,8 +42,6 @@ class Part:
     def start(self, environ: dict[str, str]) -> None:
         """Start it again with the same command."""
         self.process = subprocess.Popen(self.process.args, env=environ)
-        if self.port:
-            wait_until(self.answers, timeout=300, message=f"{self.name} does not answer")
 
     def answers(self) -> bool:
         try:
@@ -105,7 +103,12 @@ class LabCluster:
         return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     def start(self, part: Part) -> None:
-        """Start an ended part again."""
+        """Start an ended part again and wait until it answers."""
+        self._launch(part)
+        if part is not self.keeper:
+            wait_until(part.answers, timeout=900, message=f"{part.name} does not answer")
+
+    def _launch(self, part: Part) -> None:
         environ = dict(os.environ)
         if part is not self.keeper:
             environ["REPL"] = self._interserver[part.name]
@@ -119,7 +122,7 @@ class LabCluster:
             for node in self.nodes:
                 if node.process.poll() == -signal.SIGABRT:
                     self.aborted += 1
-                    self.start(node)
+                    self._launch(node)
 
     def shard(self, number: int) -> list[Part]:
         """Return the replicas of a shard, counted from 0."""
