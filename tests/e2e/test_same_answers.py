@@ -15,8 +15,9 @@ from tests.support.clickhouse_server import new_database
 from tests.support.collector import CollectorProcess, http
 from tracereel_collector.http import build
 
-ALWAYS = "from=2020-01-01T00:00:00Z&to=2027-01-01T00:00:00Z"
-JAEGER = "start_time_min=2020-01-01T00:00:00Z&start_time_max=2100-01-01T00:00:00Z"
+ALWAYS = "from=1970-01-01T00:00:00Z&to=2027-01-01T00:00:00Z"
+SINCE = "since=1970-01-01T00:00:00Z"
+JAEGER = "start_time_min=1970-01-01T00:00:00Z&start_time_max=2100-01-01T00:00:00Z"
 OWN = {"ingested_at", "IngestedAt", "last_event_at", "last_heartbeat_at", "updated_at"}
 """Fields that tell when the collector received or answered something."""
 ELSEWHERE = {
@@ -121,6 +122,7 @@ def requests(embedded):
         "/v1/replay/{trace_id}": [f"/v1/replay/{run}" for run in named],
         "/v1/traces/{trace_id}/completeness": [f"/v1/traces/{r}/completeness" for r in named],
         "/v1/traces/{trace_id}/tape": [f"/v1/traces/{run}/tape" for run in named[::4]],
+        "/v1/tapes": [f"/v1/tapes?trace_id={a}&trace_id={b}" for a, b in pairwise(named)],
         "/v1/traces/{trace_id}/replayable": [f"/v1/traces/{r}/replayable" for r in named[::4]],
         "/v1/traces/{trace_id}/jaeger": [f"/v1/traces/{run}/jaeger" for run in named[::4]],
         "/v1/traces/{a}/diff/{b}": [
@@ -144,8 +146,7 @@ def requests(embedded):
         "/v1/retention": ["/v1/retention"],
         "/v1/quarantine": ["/v1/quarantine"],
         "/v1/export": [
-            f"/v1/export?since=2020-01-01T00:00:00Z&table={table}"
-            for table in ("events", "spans", "scores")
+            f"/v1/export?{SINCE}&table={table}" for table in ("events", "spans", "scores")
         ],
         "/clickhouse": [f"/clickhouse?query={quote(statement)}" for statement in SQL],
         "/clickhouse/": [f"/clickhouse/?query={quote(SQL[0])}"],

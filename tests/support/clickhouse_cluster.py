@@ -9,6 +9,7 @@ with the rights of docs/growing.md on the database `rights`, and no more.
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,14 +87,20 @@ def kill_apply_schema(dsn: str, nodes: str, *, environ: Mapping[str, str], lines
         running.kill()
 
 
-def apply_schema(dsn: str, nodes: str = "", *, environ: Mapping[str, str] | None = None) -> None:
-    """Create or upgrade the schema with the command of operators; `nodes` as `--nodes` takes it."""
-    done = subprocess.run(
-        _apply_command(dsn, nodes),
-        env={**os.environ, **(environ or {})},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
+def apply_schema(
+    dsn: str, nodes: str = "", *, environ: Mapping[str, str] | None = None, seconds: float = 0.0
+) -> None:
+    """Create or upgrade the schema with the command of operators, and repeat it for some seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        done = subprocess.run(
+            _apply_command(dsn, nodes),
+            env={**os.environ, **(environ or {})},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if done.returncode == 0:
+            return
+        assert time.monotonic() < deadline, done.stderr

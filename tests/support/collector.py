@@ -146,6 +146,7 @@ class CollectorProcess:
             f"{self.url}/v1/events{'?wait=stored&timeout=60' if wait else ''}",
             body,
             {"Content-Type": "application/x-ndjson", **(headers or {})},
+            timeout=90 if wait else 30,
         )
 
     def replay(self, trace_id, **options):

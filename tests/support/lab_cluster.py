@@ -1,7 +1,8 @@
 """ClickHouse cluster of 2 shards with 2 replicas each and ZooKeeper, whose parts can be killed.
 
 The cluster is made by `lab.py` of a folder outside of this repository, because its nodes are patched:
-the unpatched library has no interserver listener.
+the unpatched library has no interserver listener. This build of a node also aborts by itself when another
+node resets a connection to it; it is started again, as a service manager does.
 """
 
 import importlib.util
@@ -9,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,8 +42,6 @@ class Part:
     def start(self, environ: dict[str, str]) -> None:
         """Start it again with the same command."""
         self.process = subprocess.Popen(self.process.args, env=environ)
-        if self.port:
-            wait_until(self.answers, timeout=120, message=f"{self.name} does not answer")
 
     def answers(self) -> bool:
         try:
@@ -83,6 +83,11 @@ class LabCluster:
             for node, process, port in zip(module.NODES, processes[1:], ports, strict=True)
         ]
         assert all(node.answers() for node in self.nodes), "a node did not start"
+        self.aborted = 0
+        self._starting = threading.Lock()
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     @property
     def environ(self) -> dict[str, str]:
@@ -98,17 +103,34 @@ class LabCluster:
         return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     def start(self, part: Part) -> None:
-        """Start a killed part again."""
+        """Start an ended part again and wait until it answers."""
+        self._launch(part)
+        if part is not self.keeper:
+            wait_until(part.answers, timeout=900, message=f"{part.name} does not answer")
+
+    def _launch(self, part: Part) -> None:
         environ = dict(os.environ)
         if part is not self.keeper:
             environ["REPL"] = self._interserver[part.name]
-        part.start(environ)
+        with self._starting:
+            if part.process.poll() is not None:
+                part.start(environ)
+
+    def _watch(self) -> None:
+        """Start nodes again that aborted by themselves; those that were killed wait for `start`."""
+        while not self._closing.wait(0.5):
+            for node in self.nodes:
+                if node.process.poll() == -signal.SIGABRT:
+                    self.aborted += 1
+                    self._launch(node)
 
     def shard(self, number: int) -> list[Part]:
         """Return the replicas of a shard, counted from 0."""
         return self.nodes[2 * number : 2 * number + 2]
 
     def close(self) -> None:
+        self._closing.set()
+        self._watcher.join(10)
         for part in (*self.nodes, self.keeper):
             if part.process.poll() is None:
                 part.kill()

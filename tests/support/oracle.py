@@ -20,7 +20,7 @@ import time
 from urllib.parse import urlsplit
 
 SENDERS = 3
-GIVE_UP_SECONDS = 120
+GIVE_UP_SECONDS = 600
 
 
 def batches(run_id, sender, seed):

@@ -42,7 +42,7 @@ class Oracle:
     def finish(self):
         """Let it finish its current batch; return its exit status."""
         self.process.stdin.close()
-        status = self.process.wait(180)
+        status = self.process.wait(600)
         self._reader.join()
         self.process.stdout.close()
         return status

@@ -46,6 +46,8 @@ def corpus() -> list[Body]:
             if request.path.endswith("/v1/events")
         ]
     made.append(Body("/v1/events", NDJSON, b"\n".join(b" ".join(e.split()) for e in PRINTED)))
+    event, span = _undated()
+    made += [Body("/v1/events", JSON, event), Body("/v1/traces", JSON, span)]
     made += [Body("/v1/traces", PROTOBUF, body) for body in golden.bodies().values()]
     made += [Body("/v1/logs", PROTOBUF, _logs()), Body("/v1/metrics", PROTOBUF, _metrics())]
     made.append(Body("/v1/heartbeats", JSON, _beat()))
@@ -70,6 +72,15 @@ def load(collector, bodies: list[Body]) -> None:
             timeout=60,
             message=f"{kind} are not stored",
         )
+
+
+def _undated() -> tuple[bytes, bytes]:
+    """Return an event and a span of programs that do not know the time."""
+    event = {"event_id": "undated", "event_type": "custom.undated", "trace_id": "undated"}
+    span = {"traceId": "0" * 31 + "9", "spanId": "0" * 15 + "9", "name": "undated"}
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    event["timestamp"] = "1970-01-01T00:00:00Z"
+    return json.dumps(event).encode(), json.dumps(spans).encode()
 
 
 def _logs() -> bytes:

@@ -15,7 +15,9 @@ from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.auth.audit import AuditLog
 from tracereel_collector.deliver.deletion_queues import WAIT_SECONDS, DeletionQueues
 from tracereel_collector.errors import (
+    CollectorError,
     ServiceUnavailableError,
+    StoreUnavailableError,
     ThrottledError,
     UnknownResourceError,
 )
@@ -25,6 +27,7 @@ from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.deletion import (
     RunsToDelete,
+    catch_up,
     count_rows,
     delete_rows,
     runs_of,
@@ -61,11 +64,12 @@ class Deletion:
         """
         with self._alone():
             marks = _marks_of([trace_id])
+            behind = catch_up(self.store)
             known = runs_of(self.store, tenant, [trace_id])
             if not (count_rows(self.store, known) or self.queues.is_known(tenant, marks)):
-                raise UnknownResourceError(f"Run not found: {trace_id!r}")
+                raise _unknown(f"Run not found: {trace_id!r}", behind)
             self.audit.act("trace.deletion", tenant=tenant, by=by, trace_id=trace_id)
-            rows, aside = self._remove(tenant, [trace_id], marks)
+            rows, aside = self._remove(tenant, [trace_id], marks, behind)
             self.audit.act(
                 "trace.deleted",
                 tenant=tenant,
@@ -73,7 +77,7 @@ class Deletion:
                 trace_id=trace_id,
                 rows=sum(rows.values()) + aside,
             )
-        return {"trace_id": trace_id, **self._answer(rows, aside)}
+        return {"trace_id": trace_id, **self._answer(rows, aside, behind)}
 
     def user(self, tenant: str, user_id: str, *, by: str) -> dict[str, Any]:
         """Delete every run that names a user; raises the errors of `trace`."""
@@ -82,17 +86,18 @@ class Deletion:
         with self._alone():
             marks = Marks(users=frozenset(owner_forms(user_id)))
             done: set[str] = set()
+            behind = catch_up(self.store)
             ids = traces_of_user(self.store, tenant, user_id, done=done)
             if not (ids or self.queues.is_known(tenant, marks)):
-                raise UnknownResourceError(f"User not found: {user_id!r}")
+                raise _unknown(f"User not found: {user_id!r}", behind)
             self.audit.act("user.deletion", tenant=tenant, by=by, user_digest=digest)
-            self.queues.settle(tenant, marks)
+            self._settle(tenant, marks, behind)
             rows: Counter[str] = Counter()
             aside = 0
             while ids := traces_of_user(self.store, tenant, user_id, done=done):
                 done.update(ids)
                 more = replace(_marks_of(ids), users=marks.users)
-                found, left = self._remove(tenant, ids, more)
+                found, left = self._remove(tenant, ids, more, behind)
                 rows.update(found)
                 aside += left
             while (spans := spans_of_user(self.store, tenant, user_id)).spans:
@@ -103,12 +108,20 @@ class Deletion:
         return {
             "user_id": user_id,
             "traces": len(done),
-            **self._answer(rows, aside),
+            **self._answer(rows, aside, behind),
         }
 
-    def _remove(self, tenant: str, ids: list[str], marks: Marks) -> tuple[dict[str, int], int]:
-        """Remove runs; return the rows removed by table and the records removed from quarantine."""
+    def _settle(self, tenant: str, marks: Marks, behind: list[str]) -> None:
+        """Store what waits and let replicas catch up, so that reads find it; add those that do not."""
         self.queues.settle(tenant, marks)
+        if not behind:  # else the deletion has to be repeated anyway
+            behind += catch_up(self.store)
+
+    def _remove(
+        self, tenant: str, ids: list[str], marks: Marks, behind: list[str]
+    ) -> tuple[dict[str, int], int]:
+        """Remove runs; return the rows removed by table and the records removed from quarantine."""
+        self._settle(tenant, marks, behind)
         runs = runs_of(self.store, tenant, ids)
         marks = _with_otel(marks, runs)
         aside = self.queues.purge(tenant, marks, self.queues.settle(tenant, marks))
@@ -124,11 +137,12 @@ class Deletion:
                 )
             return delete_rows(self.store, runs)
 
-    def _answer(self, rows: dict[str, int], aside: int) -> dict[str, Any]:
+    def _answer(self, rows: dict[str, int], aside: int, behind: list[str]) -> dict[str, Any]:
         late = datetime.fromtimestamp(self.now_unix() + LATE_SECONDS, UTC)
-        waiting = unfinished(self.store)
+        waiting = sorted({*unfinished(self.store), *behind})
         return {
-            # Keeper has the deletion: replicas that are away delete the rows when they are back.
+            # Keeper has the deletion: replicas that are away delete the rows when they are back. One that
+            # was behind may have rows that were not seen: asked again, they are.
             "status": "deleting" if waiting else "deleted",
             "rows": dict(sorted(rows.items())),
             "quarantined": aside,
@@ -144,6 +158,16 @@ class Deletion:
             yield
         finally:
             self._busy.release()
+
+
+def _unknown(message: str, behind: list[str]) -> CollectorError:
+    """Return the error for a name without rows; replicas that are behind may have some."""
+    if not behind:
+        return UnknownResourceError(message)
+    return StoreUnavailableError(
+        f"{message}, but replicas are away or lack rows of others: {', '.join(behind)}",
+        hint="ask again when they are back",
+    )
 
 
 def _marks_of(trace_ids: Iterable[str]) -> Marks:

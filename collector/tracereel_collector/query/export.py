@@ -49,8 +49,9 @@ class ExportStream:
             f"{self.tenant} = {{tenant:String}}"
             f" AND ({{trace_id:String}} = '' OR {self.key[0]} = {{trace_id:String}})"
             f" AND ({{agent:String}} = '' OR {self.agent} = {{agent:String}})"
-            f" AND {self.time} >= fromUnixTimestamp64Nano({{since:Int64}})"
-            f" AND {self.time} < fromUnixTimestamp64Nano({{until:Int64}})"
+            # Shards of a cluster cannot read a time before 1973 as they are sent it.
+            f" AND toUnixTimestamp64Nano({self.time}) >= {{since:Int64}}"
+            f" AND toUnixTimestamp64Nano({self.time}) < {{until:Int64}}"
             f" AND ({{first:UInt8}} = 1 OR ({self.ordered}) > {self.bound('from')})"
         )
 

@@ -180,11 +180,13 @@ class ClickHouseStore:
         with self._client() as client:
             client.command(statement, settings=sent.DDL)
 
-    def change(self, statement: str, parameters: Mapping[str, Any]) -> None:
+    def change(self, statement: str, parameters: Mapping[str, Any], **settings: Any) -> None:
         """Run a bound statement that changes rows; return when all replicas that are up applied it."""
         with self._client() as client:
             try:
-                client.command(statement, parameters=dict(parameters), settings=sent.CHANGE)
+                client.command(
+                    statement, parameters=dict(parameters), settings={**sent.CHANGE, **settings}
+                )
             except DatabaseError as error:
                 # Keeper has the change: replicas that are away apply it when they are back.
                 if getattr(error, "code", None) != UNFINISHED:

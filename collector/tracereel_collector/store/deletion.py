@@ -97,6 +97,11 @@ def delete_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     return {table: rows for table, _, rows in counted}
 
 
+def catch_up(store: ClickHouseStore) -> list[str]:
+    """Wait until replicas of a cluster have each other's rows; return those that lack some."""
+    return Shards.of(store).catch_up()
+
+
 def unfinished(store: ClickHouseStore) -> list[str]:
     """Return the replicas of a cluster that still have deleted rows, or are away."""
     return Shards.of(store).unfinished()

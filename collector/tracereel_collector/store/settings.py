@@ -28,11 +28,11 @@ DDL: Final[dict[str, Any]] = {
 """For statements that create and change tables."""
 
 SHARDED: Final[dict[str, Any]] = {
-    # Reads and inserts use the same replica of a shard, the first that is up and not behind: what was
-    # acknowledged is read. See docs/adr/020.
+    # Reads and inserts use the same replica of a shard, the first that is up: what was acknowledged is
+    # read. A busy one seems to be some seconds behind although it has every row. See docs/adr/020.
     "load_balancing": "in_order",
     "prefer_localhost_replica": 0,
-    "max_replica_delay_for_distributed_queries": 1,
+    "max_replica_delay_for_distributed_queries": 30,
     "fallback_to_stale_replicas_for_distributed_queries": 1,
     # On a cluster, subqueries must cover all shards too and run once.
     "distributed_product_mode": "global",

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.store.clickhouse import ClickHouseStore, MissingRightError
 from tracereel_collector.store.cluster import Node, remembered_cluster
 from tracereel_collector.store.sql import query
+
+CATCH_UP_SECONDS: Final = 10
+"""Time for a replica to fetch the rows of one table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,18 @@ class Shards:
         for replicas in self._shards:
             _on_any(replicas, f"ALTER TABLE `{self.kept(name)}` {change}", parameters)
 
+    def catch_up(self) -> list[str]:
+        """Wait until replicas have fetched what others took; return those that have not, or are away.
+
+        Raises:
+            MissingRightError: the user may not read which rows a replica lacks.
+        """
+        if not self.are_several:
+            return []
+        return [
+            node.address for shard in self._shards for node in shard if not _caught_up(node.store)
+        ]
+
     def unfinished(self) -> list[str]:
         """Return the addresses of the replicas that have not applied all changes yet.
 
@@ -84,6 +99,20 @@ def _on_any(replicas: Sequence[Node], statement: str, parameters: Mapping[str, A
         except StoreUnavailableError:
             continue
     return replicas[-1].store.change(statement, parameters)
+
+
+def _caught_up(store: ClickHouseStore) -> bool:
+    try:
+        for (table,) in store.rows(query("replicas_behind")):
+            # Without LIGHTWEIGHT it would wait for merges as well.
+            store.change(
+                f"SYSTEM SYNC REPLICA `{table}` LIGHTWEIGHT", {}, receive_timeout=CATCH_UP_SECONDS
+            )
+    except MissingRightError:
+        raise  # else every deletion would be reported as unfinished for ever
+    except StoreUnavailableError:
+        return False
+    return True
 
 
 def _is_finished(store: ClickHouseStore) -> bool:

@@ -19,12 +19,17 @@ from tests.support.collector import CollectorProcess, http
 from tests.support.contract import EXAMPLES
 from tests.support.store_writers import StoreWriter, body_of
 from tests.support.waiting import wait_until
+from tracereel_collector.auth.audit import AuditLog
+from tracereel_collector.deliver.deletion import Deletion
+from tracereel_collector.deliver.deletion_queues import OwnQueue
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.ops.backup.save import refuse_cluster
 from tracereel_collector.query.user_sql import SqlLimits, UserSql
 from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.query.user_sql.execute import SqlQuery
+from tracereel_collector.queue import DurableQueue, QueueLimits
+from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.startup.schema import apply_schema, prepare_schema
 from tracereel_collector.store import retention
@@ -155,6 +160,32 @@ def test_what_was_acknowledged_is_read_from_every_node(nodes):
         assert [counted(node, tenant) for node in nodes] == [("8", "8", "8")] * len(nodes)
 
 
+def test_inserts_and_reads_stay_with_a_replica_that_only_looks_behind(nodes):
+    """A busy replica is slow with the log of its own inserts; the other one may lag."""
+    table, firsts = "agent_events_local", nodes[::2]
+    delay = (
+        "SELECT max(absolute_delay) FROM system.replicas"
+        " WHERE database = currentDatabase() AND table = {table:String}"
+    )
+    count = "SELECT count() FROM {from:Identifier} WHERE tenant = {tenant:String}"
+    tenants = [uuid.uuid4().hex for _ in range(2)]
+    try:
+        for node in firsts:
+            node.command(f"SYSTEM STOP REPLICATION QUEUES {table}")
+        for tenant in tenants:
+            nodes[1].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=uuid.uuid4().hex)
+            for node in firsts:
+                wait_until(lambda node=node: int(node.rows(delay, table=table)[0][0]) > 1)
+        for tenant in tenants:
+            here = [node.rows(count, tenant=tenant, **{"from": table})[0][0] for node in firsts]
+            assert sum(map(int, here)) == RUNS
+            asked = {"tenant": tenant, "from": "agent_events"}
+            assert [node.rows(count, **asked) for node in nodes] == [[(str(RUNS),)]] * len(nodes)
+    finally:
+        for node in firsts:
+            node.command(f"SYSTEM START REPLICATION QUEUES {table}")
+
+
 def test_metrics_that_one_shard_refused_are_stored_once(nodes, tenant, token):
     request = ExportMetricsServiceRequest()
     metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="gauge")
@@ -196,6 +227,45 @@ def test_deletion_while_a_replica_is_away_says_so_and_finishes(nodes, tenant, to
 
     local = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
     assert [node.rows(local, t=tenant) for node in nodes] == [[("0",)]] * len(nodes)
+
+
+def test_deletion_of_rows_that_a_replica_lacks_is_finished_when_it_has_them(
+    nodes, tenant, token, tmp_path
+):
+    """The first replicas come back, and cannot fetch yet what the others took meanwhile."""
+    table, firsts, seconds = "agent_events_local", nodes[::2], nodes[1::2]
+    queue = DurableQueue(
+        tmp_path / "queue.sqlite",
+        QueueLimits(commit_bytes=1 << 20, max_pending_bytes=1 << 20, retain_seconds=0),
+    )
+    audit, writers = AuditLog(tmp_path / "audit"), StoreWriters(tmp_path)
+    deletion = Deletion(OwnQueue(queue), nodes[0], audit, writers)
+    try:
+        for node in seconds:
+            node.command(f"SYSTEM STOP REPLICATED SENDS {table}")
+        with away(firsts[0], table), away(firsts[1], table):
+            nodes[1].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=token)
+
+        answer = deletion.trace(tenant, "run-1", by="test")
+        assert answer["status"] == "deleting"
+        addresses = {f"{node.address.host}:{node.address.port}" for node in firsts}
+        assert set(answer["waiting_for"]) == addresses
+        with pytest.raises(StoreUnavailableError, match="lack rows of others"):
+            deletion.trace(tenant, "no-run", by="test")
+
+        for node in seconds:
+            node.command(f"SYSTEM START REPLICATED SENDS {table}")
+        # A replica waits up to a minute before it fetches a part again.
+        wait_until(
+            lambda: deletion.trace(tenant, "run-1", by="test")["status"] == "deleted", timeout=300
+        )
+        left = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
+        counts = [int(node.rows(left, t=tenant)[0][0]) for node in nodes]
+        assert (counts[0] + counts[2], counts[1] + counts[3]) == (RUNS - 1, RUNS - 1)
+    finally:
+        for node in seconds:
+            node.command(f"SYSTEM START REPLICATED SENDS {table}")
+        queue.close()
 
 
 def test_retention_drops_days_on_all_replicas(nodes, tenant, token):

@@ -1,6 +1,8 @@
 -- Calls between services, from spans whose parent belongs to another service. One pass over the spans in
 -- storage order, trace by trace. Most traces have a single service and are skipped early.
 -- A parent may have started up to ten minutes before the window. The spans read per trace are limited.
+-- Numbers of nanoseconds are compared, not times: a cluster sends a time before 1973 to its shards in a form that
+-- they cannot read.
 SELECT
     if(called_by = '', {nameless:String}, called_by) AS parent,
     if(called = '', {nameless:String}, called) AS child,
@@ -12,14 +14,14 @@ FROM
         -- Hashes, because their arrays are fast to search.
         groupArray({spans:UInt32})(cityHash64(SpanId)) AS ids,
         groupArray({spans:UInt32})(
-            if(ParentSpanId = '' OR Timestamp < fromUnixTimestamp64Nano({start:Int64}), 0, cityHash64(ParentSpanId))
+            if(ParentSpanId = '' OR toUnixTimestamp64Nano(Timestamp) < {start:Int64}, 0, cityHash64(ParentSpanId))
         ) AS parents,
         groupArray({spans:UInt32})(ServiceName) AS services
     FROM whole_spans
     WHERE TenantId = {tenant:String}
-      AND IngestedAt >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 86400000000000))
-      AND Timestamp >= fromUnixTimestamp64Nano(greatest(0, {start:Int64} - 600000000000))
-      AND Timestamp <= fromUnixTimestamp64Nano({end:Int64})
+      AND ({start:Int64} < 100000000000000000
+           OR IngestedAt >= fromUnixTimestamp64Nano(greatest(100000000000000000, {start:Int64} - 86400000000000)))
+      AND toUnixTimestamp64Nano(Timestamp) BETWEEN {start:Int64} - 600000000000 AND {end:Int64}
     GROUP BY TraceId
     HAVING min(ServiceName) != max(ServiceName)
     LIMIT {traces:UInt32}

@@ -1,6 +1,6 @@
 -- Text around the first searched word or phrase, for each trace; of several texts, from the one with most of them.
 -- Words are found as the index does: what is neither a letter nor a digit separates them.
-SELECT trace_id, argMax(passage, matched)
+SELECT trace_id, argMax(passage, (matched, passage))
 FROM
 (
     SELECT
