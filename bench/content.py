@@ -1,14 +1,15 @@
 """Measure the bytes of conversations: sent, in the spool, on the wire and on disk.
 
-    python bench/content.py [--turns 20,50,200] [--chars 1000] [--batch 20]
+    python bench/content.py [--turns 20,50,200] [--chars 1000] [--batch 20] [--forms run,session,…]
     python bench/content.py --demo-events 1000000
 
 Every call of a conversation sends its whole history. `run`: all calls in one run; `session`: a run for
-each call. `last` is the size of the last request, `sent` that of all. `disk` is what the tables of the
-store take (active parts of all tables, indexes included), before and after their parts are merged.
-`wire` is the spool's content as gzip, which the SDK uses for other machines. The goal is at most
-1.3 times the last request plus 1.5 KB an event (`goal`). The second form stores so many events of the
-demo, each run copied under new ids, and prints the bytes an event by table.
+each call. The other forms are spans of a dialect: an agent and its model call, in a trace for each turn,
+of several conversations at once that name their session. `last` is the size of the last request, `sent`
+that of all. `disk` is what the tables of the store take (active parts of all tables, indexes included),
+before and after their parts are merged. `wire` is the content sent as gzip, which the SDK uses for other
+machines. The goal is at most 1.3 times the last request plus 1.5 KB an event (`goal`). The second form
+stores so many events of the demo, each run copied under new ids, and prints the bytes an event by table.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import tracereel
 from tracereel.demo.run import run_demo
@@ -42,9 +44,9 @@ WORDS = 20_000
 """Size of the vocabulary; the n-th word is 1/n as frequent as the first, as in natural language."""
 
 
-def texts(chars: int) -> Any:
+def texts(chars: int, seed: int = 7) -> Any:
     """Return a function that makes texts of about this length."""
-    source = random.Random(7)
+    source = random.Random(seed)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(source.choices(letters, k=source.randint(2, 10))) for _ in range(WORDS)]
     shares = list(accumulate(1 / number for number in range(1, WORDS + 1)))
@@ -77,6 +79,8 @@ def conversation(talk: list[str], session_id: str) -> int:
     )
 
 
+CONVERSATIONS = 5
+"""Conversations of spans at the same time: their traces lie among each other. A row is the mean."""
 SCRIPT: list[str] = []
 RECEIVED = time.time_ns()
 
@@ -111,18 +115,151 @@ def program(url: str, form: str, turns: int, chars: int) -> None:
     print(json.dumps({"last": sizes[-1], "sent": sum(sizes)}))
 
 
-def insert(store: ClickHouseStore, lines: list[bytes], first: int) -> None:
-    """Store events as one batch."""
-    body = QueuedBody(
-        id=first,
-        kind=Kind.EVENTS,
-        tenant="default",
-        first_sequence_number=first,
-        records=len(lines),
-        received_unix_nano=RECEIVED + first,
-        data=b"\n".join(lines),
+def numbered(prefix: str, within: str, messages: list[dict[str, str]]) -> dict[str, str]:
+    """Return messages as attributes, one for each field."""
+    return {
+        f"{prefix}.{number}{within}.{name}": value
+        for number, each in enumerate(messages)
+        for name, value in each.items()
+    }
+
+
+def openinference(messages: list[dict[str, str]], answer: list[dict[str, str]]) -> dict[str, str]:
+    """Return the attributes of a call in the words of OpenInference."""
+    return {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps({"messages": messages}),
+        "output.value": json.dumps(answer[0]),
+        **numbered("llm.input_messages", ".message", messages),
+        **numbered("llm.output_messages", ".message", answer),
+    }
+
+
+def openllmetry(messages: list[dict[str, str]], answer: list[dict[str, str]]) -> dict[str, str]:
+    """Return the attributes of a call in the words of OpenLLMetry."""
+    return {
+        "llm.request.type": "chat",
+        **numbered("gen_ai.prompt", "", messages),
+        **numbered("gen_ai.completion", "", answer),
+    }
+
+
+def parts(messages: list[dict[str, str]]) -> str:
+    """Return messages in OpenTelemetry's schema."""
+    return json.dumps(
+        [
+            {"role": each["role"], "parts": [{"type": "text", "content": each["content"]}]}
+            for each in messages
+        ]
     )
-    store.insert(Kind.EVENTS, [body], token=uuid.uuid4().hex)
+
+
+DIALECTS: dict[str, tuple[str, str, Any, dict[str, str]]] = {
+    "gen_ai": (
+        "gen_ai.conversation.id",
+        "gen_ai.input.messages",
+        lambda messages, answer: {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": parts(messages),
+            "gen_ai.output.messages": parts(answer),
+        },
+        {"gen_ai.operation.name": "invoke_agent"},
+    ),
+    "openinference": (
+        "session.id",
+        "input.value",
+        openinference,
+        {"openinference.span.kind": "AGENT"},
+    ),
+    "openllmetry": (
+        "traceloop.association.properties.session_id",
+        "traceloop.entity.input",
+        openllmetry,
+        {"traceloop.span.kind": "agent"},
+    ),
+}
+"""Names of the session and of an agent's input; attributes of a model call; those that mark an agent."""
+
+
+def spans(dialect: str, turns: int, chars: int, seed: int) -> tuple[dict[str, int], list[bytes]]:
+    """Return the size of the requests of a conversation, and the OTLP request of each turn."""
+    session_name, input_name, attributes, agent_mark = DIALECTS[dialect]
+    made, source, session = texts(chars, seed), random.Random(seed), f"bench-{uuid.uuid4().hex}"
+    messages = [{"role": "system", "content": made()}]
+    sizes, requests, now = [], [], RECEIVED
+    for _ in range(turns):
+        messages.append({"role": "user", "content": made()})
+        answer = [{"role": "assistant", "content": made()}]
+        sizes.append(len(json.dumps(messages).encode()))
+        request = ExportTraceServiceRequest()
+        resource = request.resource_spans.add()
+        resource.resource.attributes.add(key="service.name").value.string_value = "bench"
+        scope = resource.scope_spans.add()
+        trace, agent, call = source.randbytes(16), source.randbytes(8), source.randbytes(8)
+        for span_id, parent, name, values in (
+            (agent, b"", "assistant", {**agent_mark, input_name: json.dumps(messages)}),
+            (call, agent, "chat m", attributes(messages, answer)),
+        ):
+            now += 1_000_000
+            span = scope.spans.add(
+                trace_id=trace, span_id=span_id, parent_span_id=parent, name=name
+            )
+            span.start_time_unix_nano, span.end_time_unix_nano = now, now + 900_000
+            for key, value in {session_name: session, **values}.items():
+                span.attributes.add(key=key).value.string_value = value
+        requests.append(request.SerializeToString())
+        messages.extend(answer)
+    return {"last": sizes[-1], "sent": sum(sizes)}, requests
+
+
+def insert(
+    store: ClickHouseStore, lines: list[bytes], first: int, kind: Kind = Kind.EVENTS
+) -> None:
+    """Store events, or requests of two spans each, as one batch."""
+    bodies = [b"\n".join(lines)] if kind is Kind.EVENTS else lines
+    queued = [
+        QueuedBody(
+            id=first + number,
+            kind=kind,
+            tenant="default",
+            first_sequence_number=first + 2 * number,
+            records=len(lines) if kind is Kind.EVENTS else 2,
+            received_unix_nano=RECEIVED + first,
+            data=body,
+        )
+        for number, body in enumerate(bodies)
+    ]
+    store.insert(kind, queued, token=uuid.uuid4().hex)
+
+
+def disk(lines: list[bytes], batch: int, kind: Kind = Kind.EVENTS) -> tuple[int, int]:
+    """Return the bytes that lines take in a store of their own, before and after parts are merged."""
+    with store_of_its_own() as store:
+        for first in range(0, len(lines), batch):
+            insert(store, lines[first : first + batch], 2 * first + 1, kind)
+        fresh = stored_bytes(store)
+        for table in stored_tables(store):
+            store.command(f"OPTIMIZE TABLE `{table.name}` FINAL")
+        return fresh, stored_bytes(store)
+
+
+def measured_spans(dialect: str, turns: int, chars: int, batch: int) -> dict[str, float]:
+    """Return the row of one of several conversations in spans."""
+    talks = [spans(dialect, turns, chars, seed) for seed in range(CONVERSATIONS)]
+    found = talks[0][0]
+    requests = [each for turn in zip(*(talk[1] for talk in talks), strict=True) for each in turn]
+    groups = [requests[first : first + batch] for first in range(0, len(requests), batch)]
+    wire = sum(len(gzip.compress(b"".join(group), 1)) for group in groups) // CONVERSATIONS
+    fresh, merged = (each // CONVERSATIONS for each in disk(requests, batch, Kind.SPANS))
+    goal = 1.3 * found["last"] + 1_500 * 2 * turns
+    row = {"turns": turns, "events": 2 * turns, **found, "spool": 0, "wire": wire}
+    return {
+        **row,
+        "disk": fresh,
+        "merged": merged,
+        "goal": goal,
+        "merged/last": merged / found["last"],
+    }
 
 
 def measured(form: str, turns: int, chars: int, batch: int) -> dict[str, float]:
@@ -136,17 +273,17 @@ def measured(form: str, turns: int, chars: int, batch: int) -> dict[str, float]:
         bodies = [each.lines for each in sink.requests if each.path.startswith("/v1/events")]
     lines = [line for body in bodies for line in body]
     wire = sum(len(gzip.compress(b"\n".join(body), 1)) for body in bodies)
-    with store_of_its_own() as store:
-        for first in range(0, len(lines), batch):
-            insert(store, lines[first : first + batch], first + 1)
-        fresh = stored_bytes(store)
-        for table in stored_tables(store):
-            store.command(f"OPTIMIZE TABLE `{table.name}` FINAL")
-        disk = stored_bytes(store)
+    fresh, merged = disk(lines, batch)
     goal = 1.3 * found["last"] + 1_500 * len(lines)
     spool = sum(len(line) + 1 for line in lines)
     row = {"turns": turns, "events": len(lines), **found, "spool": spool, "wire": wire}
-    return {**row, "disk": fresh, "merged": disk, "goal": goal, "merged/last": disk / found["last"]}
+    return {
+        **row,
+        "disk": fresh,
+        "merged": merged,
+        "goal": goal,
+        "merged/last": merged / found["last"],
+    }
 
 
 def demo_program(url: str, runs: int) -> None:
@@ -210,6 +347,7 @@ def main() -> None:
     parser.add_argument("--turns", default="20,50,200")
     parser.add_argument("--chars", type=int, default=1_000, help="characters of a message")
     parser.add_argument("--batch", type=int, default=20, help="events that are stored together")
+    parser.add_argument("--forms", default=",".join(("run", "session", *DIALECTS)))
     parser.add_argument("--program", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--form", default="run", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -225,14 +363,15 @@ def main() -> None:
     if args.program:
         program(args.program, args.form, int(args.turns), args.chars)
         return
-    for form in ("run", "session"):
+    for form in args.forms.split(","):
+        measure = measured_spans if form in DIALECTS else measured
         rows = [
-            measured(form, int(turns), args.chars, args.batch) for turns in args.turns.split(",")
+            measure(form, int(turns), args.chars, args.batch) for turns in args.turns.split(",")
         ]
-        print(f"{form:8}" + " ".join(f"{name:>12}" for name in rows[0]))
+        print(f"{form:14}" + " ".join(f"{name:>12}" for name in rows[0]))
         for row in rows:
             print(
-                " " * 8
+                " " * 14
                 + " ".join(
                     f"{value:12,.2f}"
                     if isinstance(value, float) and value < 100

@@ -60,9 +60,17 @@ _SPAN_NAMES = (
     ),
 )
 _SPAN_PREFIXES = (
-    *("gen_ai.prompt.", "gen_ai.completion.", "llm.input_messages.", "llm.output_messages."),
-    *("llm.prompts.", "llm.completions.", "retrieval.documents."),
+    *("gen_ai.completion.", "llm.output_messages.", "llm.completions.", "retrieval.documents."),
 )
+_HISTORY_PREFIXES = ("gen_ai.prompt.", "llm.input_messages.", "llm.prompts.")
+_ANSWER_ROLES = ("assistant", "model", "ai")
+_IS_ANSWER = (
+    f"JSONExtractString(m, 'role') IN {_ANSWER_ROLES} OR JSONExtractString(m, 'type') = 'ai'"
+)
+
+
+def _begins(name: str, prefixes: tuple[str, ...]) -> str:
+    return " OR ".join(f"startsWith({name}, '{prefix}')" for prefix in prefixes)
 
 
 def _tags(**values: str) -> str:
@@ -220,8 +228,7 @@ _BODIES: Final[dict[str, dict[str, object]]] = {
     },
     "content_texts": {
         "moment": in_reach("timestamp"),
-        "is_answer": "JSONExtractString(m, 'role') IN ('assistant', 'model')"
-        " OR JSONExtractString(m, 'type') = 'ai'",
+        "is_answer": _IS_ANSWER,
         "fields": ", ".join(f"left(said.{field}, {MAX_TEXT})" for field in _CONTENT_FIELDS),
         "field_types": ", ".join(
             f"{field} String" for field in ("input_messages", "input", *_CONTENT_FIELDS)
@@ -232,7 +239,12 @@ _BODIES: Final[dict[str, dict[str, object]]] = {
     "span_texts": {
         "moment": in_reach("Timestamp"),
         "names": _SPAN_NAMES,
-        "families": " OR ".join(f"startsWith(k, '{prefix}')" for prefix in _SPAN_PREFIXES),
+        "families": _begins("k", _SPAN_PREFIXES),
+        "histories": _begins("k", _HISTORY_PREFIXES),
+        "is_answer": _IS_ANSWER,
+        "answer_roles": _ANSWER_ROLES,
+        "max_beginning": _MAX_BEGINNING,
+        "max_new": MAX_TEXT - _MAX_BEGINNING - 1,
         "max_text": MAX_TEXT,
     },
 }

@@ -302,3 +302,73 @@ def test_long_attributes_of_spans_are_stored_apart_and_read_as_before(
     assert search(text="walrus") == search(attributes=(("short", "kept"),)) == [OTEL]
     assert search(attributes=(("note", "n" * 150),)) == [OTEL]
     assert search(attributes=(("gen_ai.input.messages", compact([said(text)])),)) == [OTEL]
+
+
+def chat_span(form, messages, answer, number):
+    """Return a model call of a session in its own trace, with the whole history."""
+    if form == "gen_ai":
+        content = {"gen_ai.input.messages": compact(messages)}
+    elif form == "state":
+        content = {"input.value": compact({"messages": messages}), "output.value": answer}
+    else:
+        place, within = {
+            "openinference": ("llm.input_messages", ".message"),
+            "openllmetry": ("gen_ai.prompt", ""),
+        }[form]
+        content = {
+            f"{place}.{at}{within}.{name}": value
+            for at, each in enumerate(messages)
+            for name, value in each.items()
+        }
+    about = {"gen_ai.operation.name": "chat", "session.id": "long talk"}
+    return span(number, name="chat m", **about) | content
+
+
+SPAN_FORMS = ("gen_ai", "state", "openinference", "openllmetry")
+
+
+def test_spans_with_content_lie_by_session_and_others_by_trace(spans, migrated, tenant):
+    history, requests = [said("w" * 5_000)], []
+    for number in range(1, 25):
+        talk = chat_span("gen_ai", history, "", 2 * number) | {"session.id": f"s{number % 3}"}
+        other = span(2 * number + 1, **{"session.id": f"s{number % 3}"})
+        requests.append(spans_request(talk, other, trace=uuid.uuid4().bytes))
+    spans(b"".join(requests))  # one request: fields of protobuf messages add up
+
+    rows = migrated.select(
+        "SELECT notEmpty(ContentAttributes), SessionId, TraceId FROM otel_spans"
+        " WHERE TenantId = {tenant:String} ORDER BY _part, _part_offset",
+        {"tenant": tenant},
+        fmt="JSONCompactEachRow",
+    )
+    found = [json.loads(row) for row in rows.splitlines()]
+    others, talks = found[:24], found[24:]
+    assert [each[0] for each in found] == [0] * 24 + [1] * 24
+    assert [each[1] for each in talks] == ["s0"] * 8 + ["s1"] * 8 + ["s2"] * 8
+    assert [each[2] for each in others] == sorted(each[2] for each in others)
+    for _, _, trace in talks:
+        assert len(RunReader(migrated).read(tenant, trace, whole=True).spans) == 2
+
+
+@pytest.mark.parametrize("form", SPAN_FORMS)
+def test_history_of_spans_is_not_indexed_again(spans, migrated, tenant, form):
+    history = [said("y" * 3_000, role) for _ in range(60) for role in ("user", "assistant")]
+    spans(spans_request(chat_span(form, [*history, said("walrus")], "", 1)))
+
+    answer = migrated.select(
+        "SELECT sum(length(text)) FROM trace_texts WHERE tenant = {tenant:String}",
+        {"tenant": tenant},
+        fmt="TabSeparated",
+    )
+    assert int(answer) < 10_000
+
+
+@pytest.mark.parametrize("form", SPAN_FORMS)
+def test_new_messages_of_spans_are_found_behind_a_long_history(spans, search, form):
+    history = [said("beginning"), said("y" * 20_000, "assistant"), said("z" * 9_000)]
+    history += [said("w" * 20_000, "assistant"), said(f"zebra {'x' * 9_000} walrus")]
+    spans(spans_request(chat_span(form, history, "ocelot", 1)))
+
+    for words in ("beginning", "zebra", "walrus", *(["ocelot"] if form == "state" else [])):
+        assert search(text=words) == [OTEL], words
+    assert search(text="dodo") == []

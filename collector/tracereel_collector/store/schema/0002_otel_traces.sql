@@ -127,7 +127,9 @@ FROM
     WHERE span_id != '' AND event_type IN $own_mark_types
 );
 
--- The columns of the OpenTelemetry clickhouseexporter, and ours behind them.
+-- The columns of the OpenTelemetry clickhouseexporter, and ours behind them. Spans with content are sorted
+-- by session, so that a window holds what its traces repeat, and are found by the index; all others are
+-- sorted by trace.
 CREATE TABLE IF NOT EXISTS otel_spans$local
 (
     Timestamp DateTime64(9) CODEC(Delta, ZSTD(1)),
@@ -166,17 +168,19 @@ CREATE TABLE IF NOT EXISTS otel_spans$local
     $canonical_definitions,
     AttributeTypes Map(LowCardinality(String), UInt8) CODEC(ZSTD(1)),
     ContentAttributes Map(LowCardinality(String), String)
-        COMMENT 'long values of spans with more than 4 KiB of them' $content_codec
+        COMMENT 'long values of spans with more than 4 KiB of them' $content_codec,
+    Conversation String COMMENT 'the session of a span with content; else empty' CODEC(ZSTD(1)),
+    INDEX by_trace TraceId TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ${replicated}MergeTree($replica)
 PARTITION BY toDate(IngestedAt)
-ORDER BY (TenantId, TraceId, Timestamp, SpanId)
+ORDER BY (TenantId, Conversation, TraceId, Timestamp, SpanId)
 SETTINGS $merge_tree_settings;
 $on_cluster CREATE TABLE IF NOT EXISTS otel_spans AS otel_spans$local
 $on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'otel_spans$local', cityHash64(TraceId));
 
 -- What the many dialects say about agents and models, in one form (`store/dialects`).
--- Long values, mostly messages, are in a column of their own: calls of a trace repeat them, which a large
+-- Long values, mostly messages, are in a column of their own: calls of a session repeat them, which a large
 -- window finds, and readers of other attributes need not decompress them (docs/adr/018).
 CREATE MATERIALIZED VIEW IF NOT EXISTS spans_to_otel_spans TO otel_spans AS
 WITH byteSize(span.SpanAttributes) > $inline_content AS is_large
@@ -185,7 +189,9 @@ SELECT
     if(is_large, mapFilter((k, v) -> length(v) <= $short_value, span.SpanAttributes), span.SpanAttributes)
         AS SpanAttributes,
     mapFilter((k, v) -> length(v) > $short_value, if(is_large, span.SpanAttributes,
-        CAST(map() AS Map(LowCardinality(String), String)))) AS ContentAttributes
+        CAST(map() AS Map(LowCardinality(String), String)))) AS ContentAttributes,
+    -- A key of the sort order has a limit.
+    if(empty(ContentAttributes), '', left(span.SessionId, 256)) AS Conversation
 FROM
 (
 $translated_spans
