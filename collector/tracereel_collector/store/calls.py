@@ -160,23 +160,27 @@ class _CallSearch:
 
     def _nested_in_time(self, calls: Sequence[CallSpan]) -> None:
         by_length = sorted(calls, key=lambda call: (call.ended - call.began, _order(call)))
-        together = {call.key: {call.scope: call} for call in by_length}
-        """The spans of each call, by scope: a call has one of each."""
+        together = {call.key: [call] for call in by_length}
+        # A call has one outermost span of each scope; those inside of others count too.
+        scopes = {call.key: {call.scope} for call in by_length}
+        for key in self.repeats:
+            if (counted := self.counted(key)) in scopes:
+                scopes[counted].add(self._by_key[key].scope)
         for place, inner in enumerate(by_length):
             for outer in by_length[place + 1 :]:
-                mine, others = together[inner.key], together[outer.key]
+                mine, others = scopes[inner.key], scopes[outer.key]
                 if (
                     outer.began <= inner.began
                     and inner.ended <= outer.ended
-                    and not mine.keys() & others.keys()
+                    and mine.isdisjoint(others)
                     and _same_model(inner, outer)
                     and not self._other_answers(inner, outer)
                 ):
-                    mine |= others
-                    for each in mine.values():
-                        together[each.key] = mine
+                    whole = [*together[inner.key], *together[outer.key]]
+                    for each in whole:
+                        together[each.key], scopes[each.key] = whole, mine | others
         for call in by_length:
-            best = min(together[call.key].values(), key=self._preference)
+            best = min(together[call.key], key=self._preference)
             if best is not call:
                 self.repeats[call.key] = best.key
 
