@@ -121,7 +121,7 @@ SHOWN = {
 def _clients_table() -> str:
     """The fields of each recorded client, from the reviewed results of its test."""
     reviewed = json.loads((CLIENTS / "fields.json").read_text(encoding="utf-8"))
-    fields = [name for name in next(iter(reviewed.values())) if name != "totals"]
+    fields = [name for name in next(iter(reviewed.values())) if name not in ("totals", "agents")]
     heads = " | ".join(name.replace("_", " ") for name in fields)
     lines = [f"| client | {heads} | recorded with |", "|---" * (len(fields) + 2) + "|"]
     for client, said in reviewed.items():

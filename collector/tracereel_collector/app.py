@@ -14,6 +14,7 @@ from tracereel_collector.auth import AccessGate
 from tracereel_collector.auth.replicas import AccessReplicas
 from tracereel_collector.config import Settings
 from tracereel_collector.deliver.retention import RetentionWorker
+from tracereel_collector.deliver.settling import SettlingWorker
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
 from tracereel_collector.engine.supervisor import Supervisor
 from tracereel_collector.errors import StartupError, StoreUnavailableError
@@ -59,6 +60,7 @@ from tracereel_collector.telemetry import (
     RelayMetrics,
     RetentionMetrics,
     ScrapedMetrics,
+    SettlingMetrics,
     SharedMetrics,
     ThrottleMetrics,
 )
@@ -158,6 +160,16 @@ class Collector:
         )
         worker.start()
         self._started.callback(worker.stop, timeout=settings.stop_seconds)
+        names = self._group.names if self._group is not None else ()
+        settling = SettlingWorker(
+            store,
+            self._writers,
+            metrics=SettlingMetrics.register(self._registry),
+            member=names.index(self._group.name) if self._group is not None else 0,
+            members=len(names) or 1,
+        )
+        settling.start()
+        self._started.callback(settling.stop, timeout=settings.stop_seconds)
         if self._group is not None:
             relay = RelayWorker(
                 queue,

@@ -189,6 +189,22 @@ class RetentionMetrics(MetricGroup):
     )
 
 
+class SettlingMetrics(MetricGroup):
+    """Metrics of traces whose calls are counted once, whatever spans tell of them."""
+
+    traces: Counter = _counter(
+        "settled_traces_total",
+        "Traces whose sums were corrected, by outcome; too_long: left as they came.",
+        "outcome",
+    )
+    waiting: Gauge = _metric(
+        Gauge,
+        "unsettled_traces",
+        "Traces with new rows whose sums are to be corrected, at most 5,000.",
+        multiprocess_mode="max",
+    )
+
+
 SELF_HEADER = "x-tracereel-self"
 """Header of exports of a collector's own spans and log lines: identifies the collector."""
 

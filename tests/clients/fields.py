@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.support.engine_store import store_of_its_own
+from tests.support.settling import settle_all
 from tracereel.content import ModelCallContent, ToolCallContent
 from tracereel_collector.ingest.otlp_mend import flatten_deep_values
 from tracereel_collector.model import Kind, QueuedBody
@@ -97,6 +98,7 @@ class Shown:
             logs.MergeFrom(logs_of_client(client))
         insert(store, Kind.SPANS, self.tenant, spans)
         insert(store, Kind.LOGS, self.tenant, logs)
+        settle_all(store)
         self._reader = RunReader(store)
         self._spans = self._content_spans()
 
@@ -131,18 +133,38 @@ class Shown:
         )
 
     def called(self):
-        """Return calls and tokens of each trace, of the view for SQL."""
+        """Return calls, tokens and cost of each trace, of the view for SQL."""
         answer = self.store.select(
-            "SELECT TraceId, toUInt32(count()), toUInt32(ifNull(sum(TotalTokens), 0))"
+            "SELECT TraceId, toUInt32(count()), toUInt32(ifNull(sum(TotalTokens), 0)),"
+            " round(ifNull(sum(CostUsd), 0), 9)"
             " FROM model_calls WHERE TenantId = {tenant:String} GROUP BY TraceId",
             {"tenant": self.tenant},
             fmt="JSONCompactEachRow",
         )
         return {trace: said for trace, *said in map(json.loads, answer.splitlines())}
 
+    def agents(self):
+        """Return the agents of each client with their calls and tokens."""
+        answer = self.store.select(
+            "SELECT trace, agent, toUInt32(sum(model_calls)), toUInt32(sum(call_tokens)) FROM ("
+            "SELECT TraceId AS trace, AgentName AS agent, toUInt32(1) AS model_calls, Tokens AS call_tokens"
+            " FROM settled_calls FINAL WHERE TenantId = {tenant:String} AND NOT Repeated)"
+            " WHERE agent != '' GROUP BY trace, agent ORDER BY agent, trace",
+            {"tenant": self.tenant},
+            fmt="JSONCompactEachRow",
+        )
+        by_client = {client: {} for client in CLIENTS}
+        for trace, agent, calls, tokens in map(json.loads, answer.splitlines()):
+            known = by_client[self.of_trace[trace]].get(agent, (0, 0))
+            by_client[self.of_trace[trace]][agent] = (known[0] + calls, known[1] + tokens)
+        return {
+            client: [[agent, *said] for agent, said in sorted(known.items())]
+            for client, known in by_client.items()
+        }
+
     def all(self):
         """Return the distinct values of each field, and the totals of each run, by client."""
-        called = self.called()
+        called, agents = self.called(), self.agents()
         found = {}
         for client, runs in self.runs().items():
             values = {name: [] for name in FIELD_NAMES}
@@ -153,13 +175,20 @@ class Shown:
                 summary = page["summary"]
                 totals.append(
                     {
-                        "list": [run["model_calls"], run["tokens"], run["errors"]],
-                        "page": [summary["llm_tokens_used"] or 0, summary["errors"]],
-                        "model_calls": called.get(run["trace_id"], [0, 0]),
+                        "list": [
+                            *(run["model_calls"], run["tokens"]),
+                            *(run["cost_usd"] or 0, run["errors"]),
+                        ],
+                        "page": [
+                            summary["llm_tokens_used"] or 0,
+                            round(summary["llm_cost_usd"] or 0, 9),
+                            summary["errors"],
+                        ],
+                        "model_calls": called.get(run["trace_id"], [0, 0, 0]),
                     }
                 )
             found[client] = {name: _distinct(said) for name, said in values.items()}
-            found[client]["totals"] = totals
+            found[client] |= {"totals": totals, "agents": agents[client]}
         return found
 
     def _add(self, found, run, steps):

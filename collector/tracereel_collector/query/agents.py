@@ -132,6 +132,11 @@ class _Grid:
         }
 
     @property
+    def first_day(self) -> str:
+        """First day of arrival, with a day of margin because a sender's clock may be ahead."""
+        return hour_of((self.start - DAY_SECONDS) * SECOND)[:10]
+
+    @property
     def points(self) -> int:
         return -(-(self.end - self.origin) // self.step)
 
@@ -206,6 +211,7 @@ class Agents:
             tenant=tenant,
             agent=agent,
             limit=MAX_AGENTS * MAX_POINTS,
+            first_day=grid.first_day,
             **grid.parameters(),
         )
         if sum(sum(row.durations.values()) for row in rows) > EXACT_EXECUTIONS:
@@ -224,8 +230,7 @@ class Agents:
             tenant=tenant,
             agent=agent,
             limit=EXACT_EXECUTIONS,
-            # Arrival day, with a day of margin because a sender's clock may be ahead.
-            first_day=hour_of((grid.start - DAY_SECONDS) * SECOND)[:10],
+            first_day=grid.first_day,
             **{name: value for name, value in grid.parameters().items() if "hour" not in name},
         )
         return {(name, bucket): values for name, bucket, values in rows}

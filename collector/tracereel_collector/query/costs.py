@@ -22,19 +22,29 @@ def _priced(tokens: str, prices: str, at: str = "s.hour") -> str:
     return f"toInt64(round(sum({each})))"
 
 
-def _finest(calls: str, spans: str) -> str:
-    """Return SQL that uses costs of model calls, else of spans, else of executions."""
-    return f"multiIf({calls} != 0, {calls}, {spans} != 0, {spans}, sum(s.execution_nano_usd))"
+def finest(calls: str, spans: str, executions: str) -> str:
+    """Return SQL for what events and spans tell of calls, else what executions tell.
 
-
-def _with_prices(prices: str) -> str:
-    return _finest(
-        f"(sum(s.call_nano_usd) + {_priced('s.call_unpriced', prices)})",
-        f"(sum(s.span_nano_usd) + {_priced('s.span_unpriced', prices)})",
+    Spans of a trace that is not settled may tell of the calls of events again: then events count alone.
+    """
+    return (
+        f"multiIf(sum(s.settled) != 0 AND {calls} + {spans} != 0, {calls} + {spans},"
+        f" {calls} != 0, {calls}, {spans} != 0, {spans}, {executions})"
     )
 
 
-_SENT: Final = _finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)")
+_EXECUTIONS: Final = "sum(s.execution_nano_usd)"
+
+
+def _with_prices(prices: str) -> str:
+    return finest(
+        f"(sum(s.call_nano_usd) + {_priced('s.call_unpriced', prices)})",
+        f"(sum(s.span_nano_usd) + {_priced('s.span_unpriced', prices)})",
+        _EXECUTIONS,
+    )
+
+
+_SENT: Final = finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)", _EXECUTIONS)
 _BOUND: Final = "{prices:String}"
 _FOUND: Final = f"assumeNotNull(({query('prices_by_token').strip()}))"
 NANO_USD: Final = _with_prices(_FOUND)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import InvalidFilterError
-from tracereel_collector.query.costs import COST
+from tracereel_collector.query.costs import COST, finest
 from tracereel_collector.query.run.tree import STALE_SECONDS
 from tracereel_collector.store.dialects.own import attributes_with
 from tracereel_collector.store.rollups import MAX_TAG, TAG_KINDS
@@ -30,11 +30,8 @@ STATUSES: Final = (
 _WORD = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
 _PHRASE = re.compile(r'"([^"]*)"')
 
-_TOKENS = (
-    "multiIf(sum(s.call_tokens) != 0, sum(s.call_tokens),"
-    " sum(s.span_tokens) != 0, sum(s.span_tokens), sum(s.execution_tokens))"
-)
-"""Tokens of model calls, else of spans, else of executions, as with costs."""
+_TOKENS = finest("sum(s.call_tokens)", "sum(s.span_tokens)", "sum(s.execution_tokens)")
+_ERRORS = "sum(s.errors) + sum(s.span_errors)"
 
 COLUMNS: Final[dict[str, str]] = {
     "started": "toUnixTimestamp64Nano(min(s.started))",
@@ -45,10 +42,11 @@ COLUMNS: Final[dict[str, str]] = {
     # Entries of the timeline. Spans of the SDK are the same entries as their events.
     "events": "toInt64(sum(s.events) + sum(s.spans) + sum(s.span_events)"
     " - if(sum(s.events) > 0, sum(s.own_spans), 0))",
-    "errors": """toInt64(multiIf(
-        sum(s.events) = 0, sum(s.errors) + sum(s.own_span_errors),
-        sum(s.errors) > 0, sum(s.errors),
+    "errors": f"""toInt64(multiIf(
+        sum(s.events) = 0, {_ERRORS} + sum(s.own_span_errors),
+        {_ERRORS} > 0, {_ERRORS},
         sum(s.failed_pipelines)))""",
+    "model_calls": "toInt64(sum(s.model_calls) + sum(s.span_calls))",
     "retries": "toInt64(sum(s.retries))",
     "fallbacks": "toInt64(sum(s.fallbacks))",
     "confidence_ppm": "toInt64(min(s.confidence) * 1000000)",

@@ -283,7 +283,7 @@ class Search:
             return {}
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
-        shown = ("duration_us", "status", "events", "errors", "tokens", "nano_usd")
+        shown = ("duration_us", "status", "events", "errors", "model_calls", "tokens", "nano_usd")
         columns = {name: COLUMNS[name] for name in shown}
 
         def read() -> list[_FoundTrace]:

@@ -6,6 +6,7 @@ from typing import Any
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage, add, total_usage
+from tracereel_collector.query.run.calls import repeated_calls
 from tracereel_collector.query.run.rows import RunRows
 from tracereel_collector.query.run.serialize import milliseconds, moment, shown_decision
 from tracereel_collector.query.run.steps import DECISION, MILLI, RunStep
@@ -143,5 +144,5 @@ def _usage_by(analysis: Analysis, begun: list[RunStep], events: list[Any], then:
             prices=analysis.prices,
         )
     )
-    totals = total_usage(run.steps, analysis.prices)
+    totals = total_usage(run.steps, analysis.prices, repeated_calls(run.steps))
     return add(totals[id(step)] for step in run.roots)

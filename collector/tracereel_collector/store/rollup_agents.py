@@ -3,12 +3,10 @@
 from typing import Final, NamedTuple
 
 from tracereel import semconv
-from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.rollups import (
     CLOSING,
     MAX_DURATION_MS,
     UNPRICED_COLUMNS,
-    UNPRICED_OF_SPANS,
     in_reach,
     nano_usd,
 )
@@ -20,8 +18,9 @@ _NO_DURATION = 2**62
 
 _IS_CALL = f"event_type = '{semconv.LLM_CALLED}'"
 _ENDS = f"event_type IN {CLOSING!r}"
-_SPAN_AGENT, _SPAN_CALL = "CallKind = 'agent'", f"CallKind IN {DIRECT_KINDS!r}"
-_SPAN_MODEL = "if(ModelServed = '', ModelRequested, ModelServed)"
+_SPAN_AGENT = "CallKind = 'agent'"
+_CALLS = "toInt64(if(Told, -toInt8(Repeated), 1 - toInt8(Repeated)))"
+"""Calls that a row of `settled_calls` adds: the sums of events have those that events tell of."""
 _IS_EXACT = "agent_events.span_began > 0 AND agent_events.span_ended >= agent_events.span_began"
 _DURATION = f"""if({_IS_EXACT},
         intDiv(agent_events.span_ended - agent_events.span_began, 1000),
@@ -37,6 +36,8 @@ class _AgentSum(NamedTuple):
     events: str
     spans: str
     comment: str
+    settled: str
+    """SQL over model calls of spans, which are known when their trace is settled."""
     bound: str = ""
     """min or max for a column that is not a sum; deletions do not change it."""
 
@@ -51,18 +52,26 @@ class _AgentSum(NamedTuple):
         return f"-a.{name}" if self.function == "sum" else f"mapApply((k, v) -> (k, -v), a.{name})"
 
 
-def _number(comment: str, events: str, spans: str = "toInt64(0)") -> _AgentSum:
-    return _AgentSum("Int64", events, spans, comment)
+def _number(
+    comment: str, events: str, spans: str = "toInt64(0)", settled: str = "toInt64(0)"
+) -> _AgentSum:
+    return _AgentSum("Int64", events, spans, comment, settled)
 
 
-def _count(comment: str, event_type: str, spans: str = "") -> _AgentSum:
+def _count(
+    comment: str, event_type: str, spans: str = "", settled: str = "toInt64(0)"
+) -> _AgentSum:
     """Count the events of a type, and the spans for which a condition holds."""
     counted = f"sum(toInt64(event_type = '{event_type}'))"
-    return _number(comment, counted, f"sum(toInt64({spans}))" if spans else "toInt64(0)")
+    return _number(comment, counted, f"sum(toInt64({spans}))" if spans else "toInt64(0)", settled)
 
 
 def _counts(
-    comment: str, key_type: str, events: tuple[str, str], spans: tuple[str, str] | None = None
+    comment: str,
+    key_type: str,
+    events: tuple[str, str],
+    spans: tuple[str, str] | None = None,
+    settled: str = "",
 ) -> _AgentSum:
     """Count by key; events and spans have a key and a condition each."""
     kind = f"Map({key_type}, Int64)"
@@ -73,7 +82,9 @@ def _counts(
             key = f"toString(left({key}, 256))"
         return f"sumMap(if({applies}, CAST(map({key}, toInt64(1)), '{kind}'), {empty}))"
 
-    return _AgentSum(kind, counted(*events), counted(*spans) if spans else empty, comment)
+    return _AgentSum(
+        kind, counted(*events), counted(*spans) if spans else empty, comment, settled or empty
+    )
 
 
 def _bucket(microseconds: str) -> str:
@@ -89,6 +100,7 @@ def _bound(function: str) -> _AgentSum:
         f"{function}(if({_HAS_DURATION}, {_DURATION}, {none}))",
         f"{function}(if({_SPAN_AGENT}, {_SPAN_DURATION}, {none}))",
         f"of one execution; {none} for none",
+        f"toInt64({none})",
         bound=function,
     )
 
@@ -113,19 +125,19 @@ _AGENT_SUMS: Final = {
         "times that another agent took over from this one", semconv.FALLBACK_TRIGGERED
     ),
     "decisions": _count("decisions written down", semconv.DECISION_RECORDED),
-    "model_calls": _count("calls of models", semconv.LLM_CALLED, _SPAN_CALL),
+    "model_calls": _count("calls of models", semconv.LLM_CALLED, settled=_CALLS),
     "tool_calls": _count("calls of tools", semconv.TOOL_CALLED, "CallKind = 'tool'"),
     "call_tokens": _number(
         "tokens of model calls",
         f"sumIf(toInt64(ifNull(llm_tokens_used, 0)), {_IS_CALL})",
-        "sum(toInt64(ifNull(TotalTokens, 0)))",
+        settled=f"{_CALLS} * Tokens",
     ),
     "execution_tokens": _number(
         "tokens as executions told them; for agents whose calls are not recorded",
         f"sumIf(toInt64(ifNull(llm_tokens_used, 0)), {_ENDS})",
     ),
     "call_nano_usd": _number(
-        "cost of model calls", f"sumIf(nano_usd, {_IS_CALL})", f"sum({nano_usd('CostUsd')})"
+        "cost of model calls", f"sumIf(nano_usd, {_IS_CALL})", settled=f"{_CALLS} * NanoUsd"
     ),
     "execution_nano_usd": _number("cost as executions told it", f"sumIf(nano_usd, {_ENDS})"),
     "duration_us": _number(
@@ -166,13 +178,15 @@ _AGENT_SUMS: Final = {
         "calls by model",
         "String",
         ("llm_model", f"{_IS_CALL} AND llm_model != ''"),
-        (_SPAN_MODEL, f"{_SPAN_CALL} AND {_SPAN_MODEL} != ''"),
+        settled=f"CAST(mapFilter((k, v) -> k != '' AND v != 0, map(toString(Model), {_CALLS})),"
+        " 'Map(String, Int64)')",
     ),
     "unpriced_tokens": _AgentSum(
         "Map(String, Int64)",
         "sumMap(CAST(unpriced, 'Map(String, Int64)'))",
-        f"sumMap(CAST({UNPRICED_OF_SPANS}, 'Map(String, Int64)'))",
+        "CAST(map(), 'Map(String, Int64)')",
         "tokens of model calls without a cost: provider, tab, model, tab, kind of token",
+        f"mapApply((k, v) -> (k, v * {_CALLS}), Unpriced)",
     ),
 }
 
@@ -231,6 +245,9 @@ FRAGMENTS: Final = {
         f"{name} SimpleAggregateFunction({each.function}, {each.kind})"
         f" COMMENT '{each.comment}' CODEC(ZSTD(1))"
         for name, each in _AGENT_SUMS.items()
+    ),
+    "agent_sums_of_calls": ",\n    ".join(
+        f"{each.settled} AS {name}" for name, each in _AGENT_SUMS.items()
     ),
     "agent_sums_again": ",\n    ".join(
         f"{each.function}(agent_minutes.{name}) AS {name}" for name, each in _AGENT_SUMS.items()

@@ -24,6 +24,8 @@ MAX_PROMPT: Final = 300
 CLOSING = (semconv.EXECUTION_COMPLETED, semconv.EXECUTION_FAILED, semconv.EXECUTION_CANCELLED)
 MAX_DURATION_MS: Final = 31_536_000_000
 """Longest reported duration from which the beginning of a call is calculated: a year."""
+OWN_SCOPE: Final = "tracereel"
+"""Instrumentation scope of the spans of the SDK."""
 ATTEMPTS: Final = ("attempt", "retry", "fallback")
 """Types of steps around attempts; their failure is that of what they contain."""
 OPERATION: Final = f"^({semconv.EXECUTE_TOOL}|step|retrieval) "

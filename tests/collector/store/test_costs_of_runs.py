@@ -6,9 +6,11 @@ import pytest
 
 from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
 from tests.collector.store.test_prices import CALL as UNPRICED
+from tests.support.settling import settle_all
 from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
 from tracereel_collector.query.agents import DAY_SECONDS, Agents
+from tracereel_collector.query.content.questions import Questions
 from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.run.positions import Cursor
@@ -149,8 +151,9 @@ def test_runs_are_found_sorted_and_summed_up_by_what_they_cost(told, priced, ten
     assert ids(filters=TraceFilters(most={"cost_usd": 0.4})) == ["cheap"]
     window = Window(start=_nano(-10))
     assert ids(sort="cost_usd", window=window) == ["dear", "sent", "cheap"]
-    sessions = Sessions(priced, search).list_document(tenant, window, user="", limit=5, cursor=None)
-    (session,) = json.loads(sessions)["sessions"]
+    sessions = Sessions(priced, search, Questions(priced))
+    answer = sessions.list_document(tenant, window, user="", limit=5, cursor=None)
+    (session,) = json.loads(answer)["sessions"]
     assert session["cost_usd"] == pytest.approx(1.00002 + 0.00012 + 0.5)
 
 
@@ -221,7 +224,7 @@ def agents(priced, tenant):
 
 
 def test_statistics_of_agents_have_the_costs_that_lists_have(
-    told, spans, agents, costs, monkeypatch
+    priced, told, spans, agents, costs, monkeypatch
 ):
     told(
         *calls("a", used(1000, 100, agent_name="ann"), used(500, 5, agent_name="bob")),
@@ -231,6 +234,7 @@ def test_statistics_of_agents_have_the_costs_that_lists_have(
     )
     call = {**UNPRICED, "gen_ai.agent.name": "theirs"}
     spans(spans_request(span(1), span(2, parent=1, **call)))
+    settle_all(priced)
 
     found = agents()
 

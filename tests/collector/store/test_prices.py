@@ -7,6 +7,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.collector.store.dialects.handwritten import request
+from tests.support.settling import settle_all
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
 from tracereel_collector.query.costs import UnpricedModels
@@ -137,6 +138,7 @@ def test_agents_and_calls_that_wrap_calls_are_not_summed_up_again(priced, queued
     }
     # The agent, a traced function around a client, and the client's own instrumentation.
     insert(priced, queued, token, agent, CALL, CALL, parents={1: 0, 2: 1})
+    settle_all(priced)
 
     (call,) = calls(priced)
     assert call["SpanName"] == "span 3"
@@ -147,6 +149,7 @@ def test_agents_and_calls_that_wrap_calls_are_not_summed_up_again(priced, queued
 
 def test_response_recorded_by_two_instrumentations_is_one_call(priced, queued, token):
     insert(priced, queued, token, *[{**CALL, "gen_ai.response.id": "msg_1"}] * 2)
+    settle_all(priced)
 
     assert len(calls(priced)) == 1
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.collector.store.runs_to_find import NOW, START, at, run, span, spans_request
+from tests.support.settling import settle_all
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import agents as statistics
 from tracereel_collector.query.agents import Agents
@@ -295,7 +296,7 @@ def test_any_window_counts_what_is_in_it_whichever_table_it_is_read_from(told, a
         assert sum(point["executions"] for point in one["series"]) == last - first
 
 
-def test_agents_of_other_instrumentations_are_counted_from_their_spans(spans, agents):
+def test_agents_of_other_instrumentations_are_counted_from_their_spans(migrated, spans, agents):
     spans(
         spans_request(
             span(1, took=2, **{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "h"}),
@@ -306,6 +307,7 @@ def test_agents_of_other_instrumentations_are_counted_from_their_spans(spans, ag
             | {"gen_ai.usage.output_tokens": 6},
         )
     )
+    settle_all(migrated)
 
     (found,) = agents()["agents"]
     assert (found["executions"], found["failed"], found["tokens"]) == (2, 1, 11)

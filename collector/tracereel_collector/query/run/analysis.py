@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tracereel_collector.query.run.calls import Repeated, repeated_calls
 from tracereel_collector.query.run.chains import Chain, chains_of
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.identity import RunIdentity, identity_of
@@ -97,9 +98,10 @@ class Analysis:
 
 def analyse(run: RunTree, prices: Mapping[str, float]) -> Analysis:
     """Analyse a run."""
-    totals = total_usage(run.steps, prices)
+    repeated = repeated_calls(run.steps)
+    totals = total_usage(run.steps, prices, repeated)
     chains = chains_of(run)
-    identity = identity_of(run)
+    identity = identity_of(run, repeated)
     return Analysis(
         run=run,
         totals=totals,
@@ -115,12 +117,14 @@ def analyse(run: RunTree, prices: Mapping[str, float]) -> Analysis:
     )
 
 
-def total_usage(steps: Sequence[RunStep], prices: Mapping[str, float]) -> dict[int, StepUsage]:
+def total_usage(
+    steps: Sequence[RunStep], prices: Mapping[str, float], repeated: Repeated
+) -> dict[int, StepUsage]:
     """Return the usage of every step including its descendants, by `id(step)`.
 
-    Nothing is counted twice: figures of an agent count only if none of its model calls are known,
-    and figures of a pipeline only if nothing below it is known. `steps` must be all steps of a run,
-    parents before children.
+    Nothing is counted twice: of several steps of one call only one counts; figures of an agent count only
+    if none of its model calls are known, and figures of a pipeline only if nothing below it is known.
+    `steps` must be all steps of a run, parents before children.
     """
     totals: dict[int, StepUsage] = {}
     direct: dict[int, bool] = {}
@@ -131,8 +135,7 @@ def total_usage(steps: Sequence[RunStep], prices: Mapping[str, float]) -> dict[i
             below = add(totals[id(each)] for each in step.children)
             has_calls = any(direct[id(each)] for each in step.children)
         if step.kind == "llm":
-            # A call that wraps another reports the same tokens.
-            total = own if own.is_known else below
+            total = below if id(step) in repeated else add((own, below))
             totals[id(step)], direct[id(step)] = total, total.is_known
         elif step.kind == "agent":
             totals[id(step)] = below if has_calls else add((own, below))

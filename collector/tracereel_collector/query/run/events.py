@@ -29,6 +29,7 @@ _NAMES: Final = {
     "prompt_tokens": "llm_prompt_tokens",
     "completion_tokens": "llm_completion_tokens",
     "cost_usd": "llm_cost_usd",
+    "model_requested": "llm_model_requested",
     "own_duration_ms": "duration_ms",
     "own_confidence": "confidence",
     "repeats": "repeats_execution_id",
@@ -97,6 +98,8 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
     cost_usd: float | None = None
+    model_requested: Text = ""
+    response_id: Text = ""
     error_type: Text = ""
     error_code: Text = ""
     error_category: Text = ""

@@ -12,6 +12,7 @@ from typing import Final
 
 from tracereel import semconv
 from tracereel._runtime.clock import otel_trace_id
+from tracereel_collector.query.run.calls import Repeated
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.rows import SpanRow
 from tracereel_collector.query.run.steps import MILLI, RunStep
@@ -50,7 +51,7 @@ class RunIdentity:
         return (self.ended - self.began) // 1_000 / 1_000
 
 
-def identity_of(run: RunTree) -> RunIdentity:
+def identity_of(run: RunTree, repeated: Repeated) -> RunIdentity:
     """Return the identity of a run, without its child runs."""
     rows = [row for row in run.events if row.event_type != semconv.TAPE_RECORDED]
     own = [row for row in rows if row.trace_id == run.trace_id] or rows
@@ -59,7 +60,11 @@ def identity_of(run: RunTree) -> RunIdentity:
     runs = {row.trace_id for row in own}
     steps = [step for step in run.steps if step.trace_id in runs and step.source != "otlp"]
     status, last = _status(run, own, spans, steps)
-    alone = [step for step in run.steps if step.source == "otlp" and step.trace_id in traces]
+    alone = [
+        step
+        for step in run.steps
+        if step.source == "otlp" and step.trace_id in traces and id(step) not in repeated
+    ]
     moments = [*map(_moments, own), *((span.began, span.began + span.duration) for span in spans)]
     return RunIdentity(
         name=_name(own, spans),

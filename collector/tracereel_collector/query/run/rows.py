@@ -59,6 +59,9 @@ class SpanRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     user_id: str = ""
     attributes: str = ""
     event_count: int = 0
+    scope: str = ""
+    model_requested: str = ""
+    response_id: str = ""
 
 
 class SpanEventRow(msgspec.Struct, array_like=True, frozen=True, gc=False):

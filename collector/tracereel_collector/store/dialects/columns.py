@@ -300,7 +300,12 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "ResponseId": (
         "String",
-        "said_response_id",
+        first(
+            "said_response_id",
+            # The provider's answer as it came, or as LangChain puts it.
+            "if(direct = 1, JSONExtractString(SpanAttributes['output.value'], 'id'), '')",
+            "if(direct = 1, JSONExtractString(SpanAttributes['output.value'], 'llm_output', 'id'), '')",
+        ),
         "the provider's id of the answer: two spans with one id tell of one call",
     ),
     "FirstTokenMs": (

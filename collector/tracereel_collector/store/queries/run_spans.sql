@@ -27,7 +27,10 @@ SELECT
     SessionId,
     UserId,
     if({with_attributes:Bool}, toJSONString(mapConcat(SpanAttributes, ContentAttributes)), '') AS attributes,
-    length(`Events.Name`) AS event_count
+    length(`Events.Name`) AS event_count,
+    ScopeName,
+    ModelRequested,
+    ResponseId
 FROM otel_spans
 WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND Source = 'otlp'
     AND ({only_span:String} = '' OR SpanId = {only_span:String})
@@ -35,6 +38,7 @@ WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND So
     AND SpanId NOT IN (SELECT span_id FROM agent_events
         WHERE tenant = {tenant:String} AND trace_id IN {told_by:Array(String)})
     AND (toUInt64(greatest(began, 0)), SpanId) > ({after_position:UInt64}, {after_span:String})
-ORDER BY began, SpanId, SequenceNumber
+-- As in `otel_traces`: of several rows of a span the last that has ended.
+ORDER BY began, SpanId, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TraceId, SpanId
 LIMIT {limit:UInt32}

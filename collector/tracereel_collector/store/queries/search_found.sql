@@ -17,7 +17,7 @@ SELECT
     sum(s.retries) AS retries,
     sum(s.fallbacks) AS fallbacks,
     sum(s.decisions) AS decisions,
-    sum(s.model_calls) AS model_calls,
+    $model_calls AS model_calls,
     sum(s.tool_calls) AS tool_calls,
     $tokens AS tokens,
     $nano_usd AS nano_usd,

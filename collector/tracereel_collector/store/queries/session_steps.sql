@@ -62,6 +62,8 @@ FROM
     FROM otel_spans
     WHERE TenantId = {tenant:String} AND TraceId IN {otel_runs:Array(String)} AND Source = 'otlp'
       AND CallKind NOT IN ('', 'other', 'mcp', 'embedding') AND ScopeName != 'tracereel'
+      AND (TraceId, SpanId) NOT IN (SELECT TraceId, SpanId FROM settled_calls FINAL
+          WHERE TenantId = {tenant:String} AND TraceId IN {otel_runs:Array(String)} AND Repeated)
     ORDER BY Timestamp, SequenceNumber
     LIMIT 1 BY TraceId, SpanId
 )

@@ -7,8 +7,14 @@ SELECT
 FROM
 (
     SELECT tenant, minute, agent, greatest(sum(execution_nano_usd), sum(call_nano_usd) + $unpriced) AS nano_usd
-    FROM agent_minutes AS a
-    WHERE minute >= {day:DateTime('UTC')}
+    FROM
+    (
+        SELECT tenant, minute, agent, execution_nano_usd, call_nano_usd, unpriced_tokens
+        FROM agent_minutes WHERE minute >= {day:DateTime('UTC')}
+        UNION ALL
+        SELECT tenant, minute, agent, execution_nano_usd, call_nano_usd, unpriced_tokens
+        FROM agent_calls WHERE minute >= {day:DateTime('UTC')} AND day >= toDate({day:DateTime('UTC')}) - 1
+    ) AS a
     GROUP BY tenant, minute, agent
 )
 GROUP BY tenant

@@ -223,6 +223,32 @@ SELECT * EXCEPT (AttributeTypes, Told, ShortAttributes) FROM whole_spans
 ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 
+-- The spans of model calls as the collector has settled them (docs/adr/022): which tell of a call that
+-- another span tells of too, and which agent made the call. The row that has seen the most is in force.
+CREATE TABLE IF NOT EXISTS settled_calls$local
+(
+    TenantId LowCardinality(String),
+    TraceId String CODEC(ZSTD(1)),
+    SpanId String CODEC(ZSTD(1)),
+    IngestedAt DateTime64(9, 'UTC') COMMENT 'the first arrival of the span' CODEC(Delta, ZSTD(1)),
+    Minute DateTime('UTC') COMMENT 'of the call, by its own time' CODEC(Delta, ZSTD(1)),
+    Told UInt8 COMMENT 'whether an event tells of it, which the sums of events have' CODEC(ZSTD(1)),
+    Repeated UInt8 COMMENT 'whether another span of the call is counted' CODEC(ZSTD(1)),
+    AgentName LowCardinality(String) COMMENT 'the agent that made the call',
+    Model LowCardinality(String),
+    Tokens Int64 CODEC(ZSTD(1)),
+    NanoUsd Int64 COMMENT 'cost as sent' CODEC(ZSTD(1)),
+    Unpriced Map(String, Int64)
+        COMMENT 'tokens without a cost: provider, tab, model, tab, kind of token' CODEC(ZSTD(1)),
+    Seen UInt64 COMMENT 'records of the trace that were known' CODEC(ZSTD(1))
+)
+ENGINE = ${replicated}ReplacingMergeTree(${replica_and}Seen)
+PARTITION BY toDate(IngestedAt)
+ORDER BY (TenantId, TraceId, SpanId)
+SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS settled_calls AS settled_calls$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'settled_calls$local', cityHash64(TraceId));
+
 -- What was said to and by models and tools, rebuilt on reading: ask for a trace, not for a month.
 CREATE VIEW IF NOT EXISTS otel_content AS
 SELECT

@@ -102,8 +102,8 @@ INNER JOIN current_prices AS p
     ON p.Model = m.PricedAs AND p.Provider = if(m.Provider = '', '-', m.Provider);
 
 -- Every call of a model once, with what it cost: as the sender said, else by the price of the day, else
--- unknown. Agents and workflows are not here, nor is a call that only wraps another one, nor a second
--- telling of the same answer: what is summed up from here is counted once.
+-- unknown. Agents and workflows are not here, nor is a span that tells of a call that another span tells
+-- of too, once its trace is settled: what is summed up from here is counted once.
 CREATE VIEW IF NOT EXISTS model_calls AS
 SELECT
     c.* EXCEPT (CostUsd),
@@ -134,13 +134,8 @@ FROM
         CostUsd, AgentName, WorkflowName, SessionId, UserId, FinishReason, ErrorType, FirstTokenMs, ResponseId
     FROM otel_traces
     WHERE CallKind IN $direct_kinds
-        AND (TenantId, TraceId, SpanId) NOT IN (
-            SELECT TenantId, TraceId, ParentSpanId
-            FROM whole_spans
-            WHERE CallKind IN $direct_kinds AND isNotNull(TotalTokens) AND ParentSpanId != ''
-        )
-    ORDER BY isNull(TotalTokens), Timestamp DESC
-    LIMIT 1 BY TenantId, TraceId, if(ResponseId = '', SpanId, ResponseId)
+        AND (TenantId, TraceId, SpanId) NOT IN
+            (SELECT TenantId, TraceId, SpanId FROM settled_calls FINAL WHERE Repeated)
 ) AS c
 ASOF LEFT JOIN priced_models AS p
     ON c.Provider = p.Provider AND c.Model = p.Model AND c.Timestamp >= p.ValidFrom;

@@ -1,6 +1,8 @@
 -- What lists and searches read: a row for each run and hour of its events, summed up as they come.
 -- `opening` and `closing` are texts whose greatest wins: a rank (pipeline 5, agent 4, call without a parent 3,
 -- span without a parent 2, other call 1, other span 0), the clock, then what is kept.
+-- The sums of spans count each span as it comes; a row that is added when its trace is settled corrects them
+-- for spans that tell of one call (docs/adr/022).
 CREATE TABLE IF NOT EXISTS trace_summaries$local
 (
     tenant LowCardinality(String),
@@ -19,17 +21,19 @@ CREATE TABLE IF NOT EXISTS trace_summaries$local
     own_spans SimpleAggregateFunction(sum, UInt64) COMMENT 'those of the SDK, which events tell too' CODEC(ZSTD(1)),
     span_events SimpleAggregateFunction(sum, UInt64) COMMENT 'that programs added to spans' CODEC(ZSTD(1)),
     errors SimpleAggregateFunction(sum, UInt64)
-        COMMENT 'failed executions, calls outside of agents, spans' CODEC(ZSTD(1)),
+        COMMENT 'failed executions and calls outside of agents' CODEC(ZSTD(1)),
+    span_errors SimpleAggregateFunction(sum, Int64) COMMENT 'failed spans' CODEC(ZSTD(1)),
     failed_pipelines SimpleAggregateFunction(sum, UInt64) COMMENT 'count where nothing else failed' CODEC(ZSTD(1)),
     own_span_errors SimpleAggregateFunction(sum, UInt64) COMMENT 'count where no event came' CODEC(ZSTD(1)),
     retries SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     fallbacks SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     decisions SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
-    model_calls SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    model_calls SimpleAggregateFunction(sum, UInt64) COMMENT 'that events tell' CODEC(ZSTD(1)),
+    span_calls SimpleAggregateFunction(sum, Int64) COMMENT 'model calls of spans' CODEC(ZSTD(1)),
     tool_calls SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
     call_tokens SimpleAggregateFunction(sum, UInt64) COMMENT 'of model calls' CODEC(ZSTD(1)),
     execution_tokens SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
-    span_tokens SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)),
+    span_tokens SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
     call_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
     execution_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
     span_nano_usd SimpleAggregateFunction(sum, Int64) CODEC(ZSTD(1)),
@@ -41,8 +45,10 @@ CREATE TABLE IF NOT EXISTS trace_summaries$local
         COMMENT 'kind:value' CODEC(ZSTD(1)),
     call_unpriced SimpleAggregateFunction(sumMap, Map(String, UInt64))
         COMMENT 'tokens of model calls without a cost: provider, tab, model, tab, kind of token' CODEC(ZSTD(1)),
-    span_unpriced SimpleAggregateFunction(sumMap, Map(String, UInt64))
+    span_unpriced SimpleAggregateFunction(sumMap, Map(String, Int64))
         COMMENT 'the same of spans that came over OTLP' CODEC(ZSTD(1)),
+    settled SimpleAggregateFunction(sum, Int64)
+        COMMENT 'events and spans of a trace for which the sums of spans are corrected' CODEC(ZSTD(1)),
     INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX by_tag tags TYPE bloom_filter(0.01) GRANULARITY 1
 )

@@ -45,3 +45,16 @@ $event_agent_sums;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_agent_minutes TO agent_minutes$local AS
 $span_agent_sums;
+
+-- The model calls of spans, with the columns of `agent_minutes`: which agent made them, and which spans tell
+-- of one call, is known when their trace is settled. A call of no known agent has an empty name.
+CREATE VIEW IF NOT EXISTS agent_calls AS
+SELECT
+    TenantId AS tenant,
+    Minute AS minute,
+    AgentName AS agent,
+    toStartOfMonth(IngestedAt) AS month,
+    $agent_sums_of_calls,
+    toDate(IngestedAt) AS day
+FROM settled_calls FINAL
+WHERE Told = Repeated;

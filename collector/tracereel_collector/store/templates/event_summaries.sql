@@ -19,16 +19,18 @@ SELECT
     toUInt64(0) AS own_spans,
     toUInt64(0) AS span_events,
     countIf(event_type = 'agent.execution.failed' OR failed_alone) AS errors,
+    toInt64(0) AS span_errors,
     countIf(event_type = 'agent.pipeline.completed' AND status = 'failed') AS failed_pipelines,
     toUInt64(0) AS own_span_errors,
     countIf(event_type = 'agent.retry.attempted') AS retries,
     countIf(event_type = 'agent.fallback.triggered') AS fallbacks,
     countIf(event_type = 'agent.decision.recorded') AS decisions,
     countIf(event_type = 'agent.llm.called') AS model_calls,
+    toInt64(0) AS span_calls,
     countIf(event_type = 'agent.tool.called') AS tool_calls,
     sumIf(ifNull(llm_tokens_used, 0), event_type = 'agent.llm.called') AS call_tokens,
     sumIf(ifNull(llm_tokens_used, 0), event_type IN $closing) AS execution_tokens,
-    toUInt64(0) AS span_tokens,
+    toInt64(0) AS span_tokens,
     sumIf(nano_usd, event_type = 'agent.llm.called') AS call_nano_usd,
     sumIf(nano_usd, event_type IN $closing) AS execution_nano_usd,
     toInt64(0) AS span_nano_usd,
@@ -38,7 +40,8 @@ SELECT
         AS otel_trace_ids,
     $tags AS tags,
     sumMap(unpriced) AS call_unpriced,
-    $no_tokens AS span_unpriced
+    CAST($no_tokens, 'Map(String, Int64)') AS span_unpriced,
+    toInt64(0) AS settled
 FROM
 (
     SELECT

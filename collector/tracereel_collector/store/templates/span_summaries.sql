@@ -15,17 +15,19 @@ SELECT
     count() AS spans,
     countIf(ScopeName = 'tracereel') AS own_spans,
     $marks AS span_events,
-    countIf(StatusCode = 'Error' AND ScopeName != 'tracereel') AS errors,
+    toUInt64(0) AS errors,
+    toInt64(countIf(StatusCode = 'Error' AND ScopeName != 'tracereel')) AS span_errors,
     toUInt64(0) AS failed_pipelines,
     countIf(StatusCode = 'Error' AND ScopeName = 'tracereel') AS own_span_errors,
     $retries AS retries,
     $fallbacks AS fallbacks,
     $decisions AS decisions,
-    countIf(CallKind IN $direct_kinds) AS model_calls,
+    toUInt64(0) AS model_calls,
+    toInt64(countIf(CallKind IN $direct_kinds)) AS span_calls,
     countIf(CallKind = 'tool') AS tool_calls,
     toUInt64(0) AS call_tokens,
     toUInt64(0) AS execution_tokens,
-    sum(ifNull(TotalTokens, 0)) AS span_tokens,
+    sum(toInt64(ifNull(TotalTokens, 0))) AS span_tokens,
     toInt64(0) AS call_nano_usd,
     toInt64(0) AS execution_nano_usd,
     sum($nano_usd) AS span_nano_usd,
@@ -34,7 +36,8 @@ SELECT
     CAST([], 'Array(String)') AS otel_trace_ids,
     $tags AS tags,
     $no_tokens AS call_unpriced,
-    sumMap($unpriced) AS span_unpriced
+    sumMap(CAST($unpriced, 'Map(String, Int64)')) AS span_unpriced,
+    toInt64(0) AS settled
 FROM otel_spans$local
 WHERE Source = 'otlp'
 GROUP BY tenant, hour, trace_id, day

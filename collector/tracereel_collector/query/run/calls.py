@@ -1,0 +1,65 @@
+"""Model calls of a run among its steps, each once: the definition is that of `store/calls.py`."""
+
+from collections.abc import Sequence
+
+from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.rows import SpanRow
+from tracereel_collector.query.run.steps import RunStep
+from tracereel_collector.store.calls import CallSpan, calls_of
+from tracereel_collector.store.rollups import OWN_SCOPE
+
+Repeated = frozenset[int]
+"""Steps whose call another step tells of, by `id(step)`."""
+
+
+def repeated_calls(steps: Sequence[RunStep]) -> Repeated:
+    """Return the model calls that are not counted."""
+    if sum(step.kind == "llm" for step in steps) < 2:
+        return frozenset()
+    keys: dict[int, str] = {}
+    taken: dict[str, int] = {}
+    for step in steps:
+        number = taken[step.id] = taken.get(step.id, -1) + 1
+        keys[id(step)] = f"{step.id}~{number}" if number else step.id
+    repeats = calls_of(_call(step, keys) for step in steps).repeats
+    return frozenset(step for step, key in keys.items() if key in repeats)
+
+
+def _call(step: RunStep, keys: dict[int, str]) -> CallSpan:
+    row = step.closing or step.span
+    event = step.closing
+    is_told = step.source != "otlp"
+    return CallSpan(
+        key=keys[id(step)],
+        parent=None if step.parent is None else keys[id(step.parent)],
+        trace=event.otel_trace_id if event is not None else step.trace_id,
+        kind=step.kind,
+        scope=OWN_SCOPE if is_told or step.span is None else step.span.scope,
+        is_told=is_told,
+        began=step.start,
+        ended=step.start if step.end is None else step.end,
+        models=_models(step),
+        prompt=None if row is None else row.prompt_tokens,
+        completion=None if row is None else row.completion_tokens,
+        tokens=None if row is None else _tokens(row),
+        has_cost=row is not None and row.cost_usd is not None,
+        is_failed=step.is_failed,
+        response_id="" if row is None else row.response_id,
+        agent=step.agent,
+    )
+
+
+def _tokens(row: EventRow | SpanRow) -> int | None:
+    if row.tokens is not None or row.prompt_tokens is None or row.completion_tokens is None:
+        return row.tokens
+    return row.prompt_tokens + row.completion_tokens
+
+
+def _models(step: RunStep) -> tuple[str, ...]:
+    if step.closing is not None:
+        names = step.closing.model_requested, step.closing.llm_model
+    elif step.span is not None:
+        names = step.span.model_requested, step.span.model
+    else:
+        return ()
+    return tuple(filter(None, names))
