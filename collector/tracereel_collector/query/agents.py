@@ -15,8 +15,9 @@ from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.model import AgentHealth, Spending
 from tracereel_collector.query.costs import Costs, Prices
 from tracereel_collector.query.durations import DurationCounts
-from tracereel_collector.query.store_reader import StoreReader, read_rows, usd
+from tracereel_collector.query.store_reader import read_rows, usd
 from tracereel_collector.query.window import SECOND, Window, hour_of, iso
+from tracereel_collector.store.price_names import PriceStore
 from tracereel_collector.store.rollup_agents import EXACT_DURATIONS
 from tracereel_collector.store.sql import query
 
@@ -142,7 +143,7 @@ class Agents:
     Windows must have both ends.
     """
 
-    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: PriceStore, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._prices = Prices(store)
         self._now = now

@@ -4,10 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from string import Template
 from typing import Final
 
 from tracereel_collector.errors import CollectorError
 from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.store.price_names import PriceStore, find_prices
+from tracereel_collector.store.price_sql import FRAGMENTS
 from tracereel_collector.store.sql import query
 
 MAX_BOUND: Final = 16_384
@@ -16,8 +19,12 @@ MAX_BOUND: Final = 16_384
 
 def _priced(tokens: str, prices: str, at: str = "s.hour") -> str:
     """Return SQL for the nanodollars of tokens by model; models without a price add 0."""
-    known = f"JSONExtract({prices}, 'Map(String, Array(Tuple(UInt32, Float64)))')"
-    price = f"arrayLast(since -> since.1 <= toUnixTimestamp({at}), {known}[name]).2"
+    known = f"JSONExtract({prices}, 'Map(String, Array(Tuple(UInt32, UInt32, Float64)))')"
+    # The last character is the class of the prompt's size: without tiers, all cost as the first.
+    tiered = f"arrayFilter(name -> NOT endsWith(name, '0'), mapKeys({known}))"
+    key = f"if(has({tiered}, name), name, concat(substring(name, 1, length(name) - 1), '0'))"
+    began = f"since.1 <= toUnixTimestamp({at}) AND since.2 <= toUnixTimestamp({at}) % 86400"
+    price = f"arrayLast(since -> {began}, {known}[{key}]).3"
     each = f"arraySum((name, tokens) -> tokens * {price}, mapKeys({tokens}), mapValues({tokens}))"
     return f"toInt64(round(sum({each})))"
 
@@ -36,7 +43,8 @@ def _with_prices(prices: str) -> str:
 
 _SENT: Final = _finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)")
 _BOUND: Final = "{prices:String}"
-_FOUND: Final = f"assumeNotNull(({query('prices_by_token').strip()}))"
+_BY_TOKEN: Final = Template(query("prices_by_token")).substitute(FRAGMENTS)
+_FOUND: Final = f"assumeNotNull(({_BY_TOKEN.strip()}))"
 NANO_USD: Final = _with_prices(_FOUND)
 """Cost with prices from a subquery, which takes the store about 40 ms."""
 REFRESH_SECONDS: Final = 5.0
@@ -69,7 +77,7 @@ class Costs:
 class Prices:
     """Cache of token prices of all models called, refreshed when prices or models change."""
 
-    def __init__(self, store: StoreReader) -> None:
+    def __init__(self, store: PriceStore) -> None:
         self._store = store
         self._known: tuple[bytes, Costs] | None = None
 
@@ -77,7 +85,8 @@ class Prices:
         """Return the cost calculation for runs with calls that lack a reported cost."""
         state = self._store.select(query("prices_state"), {}, fmt="TabSeparated")
         if self._known is None or self._known[0] != state:
-            found = self._store.select(query("prices_by_token"), {}, fmt="TabSeparatedRaw")
+            find_prices(self._store)
+            found = self._store.select(_BY_TOKEN, {}, fmt="TabSeparatedRaw")
             prices = found.decode().strip()
             bound = len(prices) <= MAX_BOUND
             made = Costs(_BOUND, {"prices": prices}) if bound else Costs(_FOUND)

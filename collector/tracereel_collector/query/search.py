@@ -30,8 +30,9 @@ from tracereel_collector.query.filters import (
     as_sql,
 )
 from tracereel_collector.query.found_details import add_executions, add_passages, add_scores
-from tracereel_collector.query.store_reader import Row, StoreReader, read_rows, usd
+from tracereel_collector.query.store_reader import Row, read_rows, usd
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
+from tracereel_collector.store.price_names import PriceStore
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
@@ -132,7 +133,7 @@ class _FoundTrace(msgspec.Struct, array_like=True, gc=False):
 class Search:
     """Query of `GET /v1/traces`."""
 
-    store: StoreReader
+    store: PriceStore
     now_unix_nano: Callable[[], int]
     """Wall clock that ends open windows, as sender timestamps follow it too."""
     trusted_unix_nano: Callable[[], int] | None = None

@@ -9,6 +9,7 @@ from tests.collector.store.test_prices import CALL as UNPRICED
 from tracereel_collector.query import costs as pricing
 from tracereel_collector.query import replay as replaying
 from tracereel_collector.query.agents import DAY_SECONDS, Agents
+from tracereel_collector.query.content.questions import Questions
 from tracereel_collector.query.filters import TraceFilters
 from tracereel_collector.query.replay import ReplayQuery
 from tracereel_collector.query.run.positions import Cursor
@@ -149,7 +150,9 @@ def test_runs_are_found_sorted_and_summed_up_by_what_they_cost(told, priced, ten
     assert ids(filters=TraceFilters(most={"cost_usd": 0.4})) == ["cheap"]
     window = Window(start=_nano(-10))
     assert ids(sort="cost_usd", window=window) == ["dear", "sent", "cheap"]
-    sessions = Sessions(priced, search).list_document(tenant, window, user="", limit=5, cursor=None)
+    sessions = Sessions(priced, search, Questions(priced)).list_document(
+        tenant, window, user="", limit=5, cursor=None
+    )
     (session,) = json.loads(sessions)["sessions"]
     assert session["cost_usd"] == pytest.approx(1.00002 + 0.00012 + 0.5)
 
