@@ -236,7 +236,7 @@ def test_models_are_priced_on_every_node_when_one_has_looked_them_up(nodes, toke
     load_prices(nodes[0], known_prices(None))
     names = [f"gpt-4o-2024-08-06-{token}", "gpt-4o", "openai/gpt-4o-mini", "no-such-model"]
     rows = "\n".join(
-        json.dumps({"TenantId": token, "Day": "2026-11-18", "Provider": "proxy", "Model": name})
+        json.dumps({"TenantId": token, "Provider": "proxy", "Model": name, "Calls": 1})
         for name in names
     )
     nodes[0].put("model_usage", rows.encode(), fmt="JSONEachRow")
