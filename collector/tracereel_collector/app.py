@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from tracereel_collector.auth import AccessGate
 from tracereel_collector.auth.replicas import AccessReplicas
 from tracereel_collector.config import Settings
+from tracereel_collector.deliver.price_names import PriceNames
 from tracereel_collector.deliver.retention import RetentionWorker
 from tracereel_collector.deliver.settling import SettlingWorker
 from tracereel_collector.deliver.worker import BatchLimits, DeliveryWorker
@@ -144,6 +145,14 @@ class Collector:
                 f"this data directory belongs to member {name!r} of a group",
                 hint="set TRACEREEL_PEERS; a list of one member is a group too",
             )
+        names = PriceNames(store)
+        names.start()
+        self._started.callback(names.stop, timeout=1.0)
+
+        def delivered() -> None:
+            names.note_delivery()
+            on_delivered()
+
         worker = DeliveryWorker(
             queue,
             store,
@@ -154,19 +163,19 @@ class Collector:
             ),
             metrics=DeliveryMetrics.register(self._registry),
             prepare=prepare,
-            on_delivered=on_delivered,
+            on_delivered=delivered,
             writers=self._writers,
             on_batch=self._observer.batch_done if self._observer else None,
         )
         worker.start()
         self._started.callback(worker.stop, timeout=settings.stop_seconds)
-        names = self._group.names if self._group is not None else ()
+        members = self._group.names if self._group is not None else ()
         settling = SettlingWorker(
             store,
             self._writers,
             metrics=SettlingMetrics.register(self._registry),
-            member=names.index(self._group.name) if self._group is not None else 0,
-            members=len(names) or 1,
+            member=members.index(self._group.name) if self._group is not None else 0,
+            members=len(members) or 1,
         )
         settling.start()
         self._started.callback(settling.stop, timeout=settings.stop_seconds)

@@ -212,3 +212,11 @@ class Spending:
     tenant: str
     usd_per_hour: float
     usd_per_hour_of_day: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpricedCalls:
+    """Model calls of a tenant without a cost, because no price is known."""
+
+    tenant: str
+    calls: int

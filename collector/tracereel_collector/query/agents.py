@@ -12,11 +12,12 @@ from typing import Any, Final, get_origin
 import msgspec
 
 from tracereel_collector.errors import UnknownResourceError
-from tracereel_collector.model import AgentHealth, Spending
-from tracereel_collector.query.costs import Costs, Prices
+from tracereel_collector.model import AgentHealth, Spending, UnpricedCalls
+from tracereel_collector.query.costs import Costs, Prices, shown_unpriced
 from tracereel_collector.query.durations import DurationCounts
-from tracereel_collector.query.store_reader import StoreReader, read_rows, usd
+from tracereel_collector.query.store_reader import read_rows, usd
 from tracereel_collector.query.window import SECOND, Window, hour_of, iso
+from tracereel_collector.store.price_names import PriceStore
 from tracereel_collector.store.rollup_agents import EXACT_DURATIONS
 from tracereel_collector.store.sql import query
 
@@ -60,6 +61,8 @@ class _Sums(msgspec.Struct, array_like=True, frozen=True, gc=False):
     errors: dict[str, int]
     categories: dict[str, int]
     models: dict[str, int]
+    unpriced: dict[str, int]
+    """Tokens of models without a price."""
     exact: tuple[int, ...] | None = None
     """Durations of all executions in microseconds; `None` if they were not read."""
 
@@ -89,7 +92,9 @@ def _selected(costs: Costs) -> str:
     found = {name: f"sum(a.{name})" for name in _NUMBERS}
     found["unpriced_nano_usd"] = costs.of_tokens("a.unpriced_tokens", at="a.minute")
     bounds = [f"{function}(a.{name})" for name, function in _BOUNDS.items()]
-    return ",\n    ".join([*found.values(), *bounds, *(f"sumMap(a.{name})" for name in _MAPS)])
+    maps = {name: f"sumMap(a.{name})" for name in _MAPS}
+    maps["unpriced"] = costs.unpriced("a.unpriced_tokens")
+    return ",\n    ".join([*found.values(), *bounds, *maps.values()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +152,7 @@ class Agents:
     Windows must have both ends.
     """
 
-    def __init__(self, store: StoreReader, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: PriceStore, *, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._prices = Prices(store)
         self._now = now
@@ -199,6 +204,11 @@ class Agents:
             now=self._now(),
             **costs.parameters,
         )
+
+    def unpriced(self) -> list[UnpricedCalls]:
+        """Return the tenants with calls whose cost is unknown because no price is known."""
+        self._prices.costs()  # looks up the prices of new models
+        return read_rows(self._store, query("unpriced_of_tenants"), UnpricedCalls)
 
     def _before(self, seconds: float) -> str:
         return datetime.fromtimestamp(self._now() - seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -326,7 +336,11 @@ def _point(row: _Sums | None) -> dict[str, Any]:
 def _usage(row: _Sums) -> dict[str, Any]:
     """Return tokens and cost of model calls; those of executions if there are no calls."""
     nano_usd = row.call_nano_usd + row.unpriced_nano_usd or row.execution_nano_usd
-    return {"tokens": row.call_tokens or row.execution_tokens, "cost_usd": usd(nano_usd)}
+    return {
+        "tokens": row.call_tokens or row.execution_tokens,
+        "cost_usd": usd(nano_usd),
+        **shown_unpriced(row.unpriced),
+    }
 
 
 def _top(counts: Mapping[str, int]) -> dict[str, int]:

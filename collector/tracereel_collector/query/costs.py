@@ -4,22 +4,46 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from string import Template
+from typing import Any, Final
 
 from tracereel_collector.errors import CollectorError
 from tracereel_collector.query.store_reader import StoreReader
+from tracereel_collector.store.price_names import PriceStore, find_prices
+from tracereel_collector.store.price_sql import FRAGMENTS
 from tracereel_collector.store.sql import query
 
 MAX_BOUND: Final = 16_384
 """Maximum length of a bound price list; longer ones are read by a subquery."""
+MAX_UNPRICED: Final = 5
+"""Models without a price that are named beside a cost."""
+_FIRST_CLASS: Final = "concat(substring(name, 1, length(name) - 1), '0')"
+
+
+def _known(prices: str) -> str:
+    return f"JSONExtract({prices}, 'Map(String, Array(Tuple(UInt32, UInt32, Float64)))')"
 
 
 def _priced(tokens: str, prices: str, at: str = "s.hour") -> str:
     """Return SQL for the nanodollars of tokens by model; models without a price add 0."""
-    known = f"JSONExtract({prices}, 'Map(String, Array(Tuple(UInt32, Float64)))')"
-    price = f"arrayLast(since -> since.1 <= toUnixTimestamp({at}), {known}[name]).2"
+    known = _known(prices)
+    # The last character is the class of the prompt's size: without tiers, all cost as the first.
+    tiered = f"arrayFilter(name -> NOT endsWith(name, '0'), mapKeys({known}))"
+    key = f"if(has({tiered}, name), name, {_FIRST_CLASS})"
+    began = f"since.1 <= toUnixTimestamp({at}) AND since.2 <= toUnixTimestamp({at}) % 86400"
+    price = f"arrayLast(since -> {began}, {known}[{key}]).3"
     each = f"arraySum((name, tokens) -> tokens * {price}, mapKeys({tokens}), mapValues({tokens}))"
     return f"toInt64(round(sum({each})))"
+
+
+def _unpriced(tokens: str, prices: str) -> str:
+    """Return SQL for the models without a price, and the tokens of each."""
+    lacking = f"""arrayFilter(name -> NOT has(mapKeys({_known(prices)}), {_FIRST_CLASS}),
+        mapKeys({tokens}))"""
+    model = r"replaceRegexpOne(name, '(?s)^[^\t]*\t(.*)\t[^\t]*$', '\\1')"
+    models = f"arrayMap(name -> {model}, {lacking})"
+    counts = f"arrayMap(name -> toInt64({tokens}[name]), {lacking})"
+    return f"CAST(sumMap({models}, {counts}), 'Map(String, Int64)')"
 
 
 def finest(calls: str, spans: str, executions: str) -> str:
@@ -46,13 +70,17 @@ def _with_prices(prices: str) -> str:
 
 _SENT: Final = finest("sum(s.call_nano_usd)", "sum(s.span_nano_usd)", _EXECUTIONS)
 _BOUND: Final = "{prices:String}"
-_FOUND: Final = f"assumeNotNull(({query('prices_by_token').strip()}))"
+_BY_TOKEN: Final = Template(query("prices_by_token")).substitute(FRAGMENTS)
+_FOUND: Final = f"assumeNotNull(({_BY_TOKEN.strip()}))"
 NANO_USD: Final = _with_prices(_FOUND)
 """Cost with prices from a subquery, which takes the store about 40 ms."""
 REFRESH_SECONDS: Final = 5.0
 """Age at which the count of calls without a price is read again."""
 COST: Final = "$nano_usd"
 """Placeholder that is replaced by the actual cost expression."""
+UNPRICED: Final = "$unpriced"
+"""Placeholder for the models without a price and their tokens."""
+_NONE_UNPRICED: Final = "CAST(map(), 'Map(String, Int64)')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +93,15 @@ class Costs:
 
     def put_into(self, statement: str) -> str:
         """Return the statement with the cost expression filled in."""
-        nano_usd = _SENT if self.prices is None else _with_prices(self.prices)
-        return statement.replace(COST, nano_usd)
+        if self.prices is None:
+            return statement.replace(COST, _SENT).replace(UNPRICED, _NONE_UNPRICED)
+        calls = _unpriced("s.call_unpriced", self.prices)
+        spans = _unpriced("s.span_unpriced", self.prices)
+        unpriced = (
+            f"multiIf(sum(s.settled) != 0, mapAdd({calls}, {spans}),"
+            f" sum(s.call_tokens) != 0, {calls}, {spans})"
+        )
+        return statement.replace(COST, _with_prices(self.prices)).replace(UNPRICED, unpriced)
 
     def of_tokens(self, tokens: str, *, at: str) -> str:
         """Return SQL for the calculated cost of tokens without a reported cost; at least 0."""
@@ -75,11 +110,24 @@ class Costs:
         # Rows from before the rollup existed may have been subtracted without being added.
         return f"greatest({_priced(tokens, self.prices, at)}, 0)"
 
+    def unpriced(self, tokens: str) -> str:
+        """Return SQL for the models without a price among tokens, and the tokens of each."""
+        return _NONE_UNPRICED if self.prices is None else _unpriced(tokens, self.prices)
+
+
+def shown_unpriced(tokens: Mapping[str, int]) -> dict[str, Any]:
+    """Return how many tokens have no price, and the models that most of them are of."""
+    known = sorted((-many, name) for name, many in tokens.items() if many > 0)
+    return {
+        "unpriced_tokens": -sum(many for many, _ in known),
+        "unpriced_models": [name for _, name in known[:MAX_UNPRICED]],
+    }
+
 
 class Prices:
     """Cache of token prices of all models called, refreshed when prices or models change."""
 
-    def __init__(self, store: StoreReader) -> None:
+    def __init__(self, store: PriceStore) -> None:
         self._store = store
         self._known: tuple[bytes, Costs] | None = None
 
@@ -87,7 +135,8 @@ class Prices:
         """Return the cost calculation for runs with calls that lack a reported cost."""
         state = self._store.select(query("prices_state"), {}, fmt="TabSeparated")
         if self._known is None or self._known[0] != state:
-            found = self._store.select(query("prices_by_token"), {}, fmt="TabSeparatedRaw")
+            find_prices(self._store)
+            found = self._store.select(_BY_TOKEN, {}, fmt="TabSeparatedRaw")
             prices = found.decode().strip()
             bound = len(prices) <= MAX_BOUND
             made = Costs(_BOUND, {"prices": prices}) if bound else Costs(_FOUND)

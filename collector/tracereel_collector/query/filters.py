@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import InvalidFilterError
-from tracereel_collector.query.costs import COST, finest
+from tracereel_collector.query.costs import COST, UNPRICED, finest
 from tracereel_collector.query.run.tree import STALE_SECONDS
 from tracereel_collector.store.dialects.own import attributes_with
 from tracereel_collector.store.rollups import MAX_TAG, TAG_KINDS
@@ -38,6 +38,7 @@ COLUMNS: Final[dict[str, str]] = {
     "duration_us": "intDiv(toUnixTimestamp64Nano(max(s.ended))"
     " - toUnixTimestamp64Nano(min(s.started)), 1000)",
     "nano_usd": COST,
+    "unpriced": UNPRICED,
     "tokens": f"toInt64({_TOKENS})",
     # Entries of the timeline. Spans of the SDK are the same entries as their events.
     "events": "toInt64(sum(s.events) + sum(s.spans) + sum(s.span_events)"

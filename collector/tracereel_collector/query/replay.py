@@ -211,6 +211,7 @@ class ReplayQuery:
             "duration_ms": row.get("duration_ms"),
             "llm_tokens_used": counts.call_tokens if has_calls else counts.said_tokens,
             "llm_cost_usd": cost,
+            **{name: row[name] for name in ("unpriced_tokens", "unpriced_models") if name in row},
             "total_spans": spans.spans,
             "span_events": spans.span_events,
             "runs": list(trace_ids),

@@ -11,7 +11,7 @@ import msgspec
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import InvalidFilterError
 from tracereel_collector.query import cursor as cursors
-from tracereel_collector.query.costs import Costs, Prices
+from tracereel_collector.query.costs import Costs, Prices, shown_unpriced
 from tracereel_collector.query.counting import (
     FACET_VALUES,
     Steps,
@@ -30,8 +30,9 @@ from tracereel_collector.query.filters import (
     as_sql,
 )
 from tracereel_collector.query.found_details import add_executions, add_passages, add_scores
-from tracereel_collector.query.store_reader import Row, StoreReader, read_rows, usd
+from tracereel_collector.query.store_reader import Row, read_rows, usd
 from tracereel_collector.query.window import DAY, HOUR, SECOND, Window, hour_of
+from tracereel_collector.store.price_names import PriceStore
 from tracereel_collector.store.rollups import TAG_KINDS
 from tracereel_collector.store.sql import query
 
@@ -115,6 +116,7 @@ class _FoundTrace(msgspec.Struct, array_like=True, gc=False):
     tool_calls: int
     tokens: int
     nano_usd: int
+    unpriced: dict[str, int]
     lowest_confidence: float
     parent_trace_id: str
     tags: list[str]
@@ -132,7 +134,7 @@ class _FoundTrace(msgspec.Struct, array_like=True, gc=False):
 class Search:
     """Query of `GET /v1/traces`."""
 
-    store: StoreReader
+    store: PriceStore
     now_unix_nano: Callable[[], int]
     """Wall clock that ends open windows, as sender timestamps follow it too."""
     trusted_unix_nano: Callable[[], int] | None = None
@@ -283,7 +285,10 @@ class Search:
             return {}
         latest = last if last is not None else max(places.values())
         ends = _END_OF_TIME if latest == 0 else min(latest + DAY, _END_OF_TIME)
-        shown = ("duration_us", "status", "events", "errors", "model_calls", "tokens", "nano_usd")
+        shown = (
+            *("duration_us", "status", "events", "errors", "model_calls"),
+            *("tokens", "nano_usd", "unpriced"),
+        )
         columns = {name: COLUMNS[name] for name in shown}
 
         def read() -> list[_FoundTrace]:
@@ -390,6 +395,7 @@ def _shown(row: _FoundTrace) -> dict[str, Any]:
         **{name: getattr(row, name) for name in _COUNTERS},
         "tokens": row.tokens,
         "cost_usd": usd(row.nano_usd),
+        **shown_unpriced(row.unpriced),
         "lowest_confidence": None if row.lowest_confidence > 1 else row.lowest_confidence,
     }
 

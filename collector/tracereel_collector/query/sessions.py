@@ -10,6 +10,7 @@ from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.content.questions import Questions, Said
+from tracereel_collector.query.costs import shown_unpriced
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.filters import COLUMNS, NOT_SCORED, Scored, check_scored
 from tracereel_collector.query.found_details import MAX_SCORES, add_scores, scores_of_sessions
@@ -69,6 +70,7 @@ class _Session(
     errors: int
     tokens: int
     nano_usd: int
+    unpriced: dict[str, int]
     users: list[str]
     last_run: str
     last_opened: str
@@ -148,7 +150,8 @@ class Sessions:
             lately = self._lately(asked, reach, min(place.value, reach.newest + HOUR))
             among = [f"session:{name}" for name in lately]
         asked["session_tags"] = among
-        fragments = {name: COLUMNS[name] for name in ("status", "errors", "tokens", "nano_usd")}
+        shown = ("status", "errors", "tokens", "nano_usd", "unpriced")
+        fragments = {name: COLUMNS[name] for name in shown}
         statement = reach.fill("sessions", first=_NAMED if among else "", **fragments)
         users = [f"user:{form[:MAX_TAG]}" for form in owner_forms(user)] if user else []
         given = {**asked, **reach.costs.parameters, "user_tags": users}
@@ -278,8 +281,9 @@ def _shown(row: _Session) -> dict[str, Any]:
     name, _, prompt = row.opened.partition("\t")
     asked = row.last_opened.partition("\t")[2]
     others = {"name": name or None, "first_prompt": prompt or None, "asked": asked or None}
+    others |= shown_unpriced(row.unpriced)
     shown = shown_row(row, cost_usd=usd(row.nano_usd), **others)
-    for hidden in ("last", "nano_usd", "opened", "last_opened"):
+    for hidden in ("last", "nano_usd", "unpriced", "opened", "last_opened"):
         del shown[hidden]
     return shown
 

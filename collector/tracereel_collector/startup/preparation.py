@@ -8,7 +8,8 @@ from tracereel_collector.errors import CollectorError
 from tracereel_collector.queue import DurableQueue
 from tracereel_collector.startup.schema import prepare_schema
 from tracereel_collector.store.clickhouse import ClickHouseStore
-from tracereel_collector.store.prices import Price, load_prices
+from tracereel_collector.store.price_names import find_prices
+from tracereel_collector.store.prices import KnownPrices, load_prices
 
 log = structlog.get_logger(__name__)
 
@@ -16,7 +17,7 @@ log = structlog.get_logger(__name__)
 class Preparation:
     """One-time preparation of the store; later calls do nothing."""
 
-    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: list[Price]) -> None:
+    def __init__(self, store: ClickHouseStore, queue: DurableQueue, prices: KnownPrices) -> None:
         self._store = store
         self._queue = queue
         self._prices = prices
@@ -48,10 +49,11 @@ class Preparation:
         applied = prepare_schema(self._store)
         self._queue.number_after(self._store.highest_number())
         loaded = load_prices(self._store, self._prices)
+        find_prices(self._store)
         if applied or loaded:
             log.info(
                 "store_prepared",
                 migrations=len(applied),
                 schema=applied[-1].number if applied else None,
-                prices=len(self._prices) if loaded else 0,
+                prices=self._prices.version if loaded else None,
             )

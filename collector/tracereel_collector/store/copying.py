@@ -23,7 +23,12 @@ TEMPORARY_PREFIX: Final = "copy_of_"
 _SPREAD_PREFIX: Final = "copy_to_"
 NOTES: Final = "store_copies"
 _NOT_COPIED: Final = frozenset({"schema_cluster", "schema_migrations", NOTES})
-_MAY_HAVE_ROWS: Final = _NOT_COPIED | {"model_prices", "retention_rules"}
+_MAY_HAVE_ROWS: Final = _NOT_COPIED | {
+    "model_prices",
+    "price_names",
+    "price_rules",
+    "retention_rules",
+}
 _CREATE_NOTES: Final = f"""CREATE TABLE IF NOT EXISTS {NOTES}
 (source String, what String, partition String, rows UInt64, at DateTime64(6) DEFAULT now64(6))
 ENGINE = MergeTree ORDER BY (source, what, partition)

@@ -2,7 +2,8 @@
 
 It runs in every insert: it must not throw and must not read the clock.
 Prices are applied at read time. The tokens of calls without a cost are a map from provider, model and
-token kind, separated by tabs, to a count.
+token kind, separated by tabs, to a count. The kind ends in a digit: how many of the thresholds of prices
+the prompt of the call exceeds.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ from tracereel import semconv
 from tracereel_collector.store.dialects.columns import kind_of, provider_of
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.dialects.own import CLOSES
+from tracereel_collector.store.price_rows import THRESHOLDS
 from tracereel_collector.store.template import rendered
 
 TAG_KINDS: Final = (
@@ -128,7 +130,11 @@ def _figure(column: str) -> str:
 def _by_kind(condition: str, provider: str, model: str, **tokens: str) -> str:
     """Return SQL for the tokens of one call if a condition holds, else empty."""
     name = f"concat({provider}, '\\t', left({model}, {_MAX_MODEL}), '\\t"
-    pairs = ", ".join(f"{name}{kind}'), toUInt64(greatest({tokens[kind]}, 0))" for kind in KINDS)
+    prompt = f"({tokens['input']}) + ({tokens['cache_read']}) + ({tokens['cache_write']})"
+    size = f"toString(arrayCount(t -> {prompt} > t, {list(THRESHOLDS)!r}))"
+    pairs = ", ".join(
+        f"{name}{kind}', {size}), toUInt64(greatest({tokens[kind]}, 0))" for kind in KINDS
+    )
     return f"if({condition}, mapFilter((k, n) -> n > 0, map({pairs})), {NO_TOKENS})"
 
 

@@ -8,7 +8,13 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from string import Template
 
-from tracereel_collector.store import event_lines, otlp_signals, rollup_agents, rollups
+from tracereel_collector.store import (
+    event_lines,
+    otlp_signals,
+    price_sql,
+    rollup_agents,
+    rollups,
+)
 from tracereel_collector.store.dialects import columns, content_sql, own
 from tracereel_collector.store.dialects.own import SHORT_VALUE
 from tracereel_collector.store.layout import SERVER, Layout
@@ -28,6 +34,7 @@ _VALUES = {
     **columns.FRAGMENTS,
     **content_sql.FRAGMENTS,
     **own.FRAGMENTS,
+    **price_sql.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
     "content_codec": CONTENT_CODEC,
     "inline_content": INLINE_CONTENT,

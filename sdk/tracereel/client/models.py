@@ -77,6 +77,8 @@ class Run(Model):
     fallbacks: int = 0
     tokens: int | None = None
     cost_usd: float | None = None
+    unpriced_tokens: int = 0
+    unpriced_models: tuple[str, ...] = ()
     lowest_confidence: float | None = None
     passage: str | None = None
     """Text around the first hit of a text search."""
@@ -330,6 +332,8 @@ class Session(Model):
     errors: int = 0
     tokens: int | None = None
     cost_usd: float | None = None
+    unpriced_tokens: int = 0
+    unpriced_models: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     last_trace_id: str | None = None
     scores: tuple[ShortScore, ...] = ()
@@ -377,6 +381,8 @@ class Agent(Model):
     tool_calls: int = 0
     tokens: int | None = None
     cost_usd: float | None = None
+    unpriced_tokens: int = 0
+    unpriced_models: tuple[str, ...] = ()
     latency: Mapping[str, Any] = {}
     confidence: Mapping[str, Any] = {}
     errors: Mapping[str, int] = {}

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from tests.support.raw_answers import answering, slowly
 from tests.support.webhook_sink import WebhookSink
 from tracereel_collector.errors import StartupError, StoreUnavailableError
-from tracereel_collector.model import AgentHealth, Kind, Quarantined, Spending
+from tracereel_collector.model import AgentHealth, Kind, Quarantined, Spending, UnpricedCalls
 from tracereel_collector.ops.alerts.conditions import CONDITIONS
 from tracereel_collector.ops.alerts.watch import Watcher
 from tracereel_collector.ops.alerts.webhook import Webhook
@@ -28,6 +28,7 @@ class Lately:
 
     def __init__(self):
         self.agents, self.costs, self.away = [], [], False
+        self.without_price = []
 
     def health(self):
         if self.away:
@@ -36,6 +37,9 @@ class Lately:
 
     def spending(self):
         return self.costs
+
+    def unpriced(self):
+        return self.without_price
 
 
 class Site:
@@ -215,6 +219,22 @@ def test_cost_burst_alert_fires(site, sink):
     (alert,) = sink.alerts()
     assert alert["labels"]["alertname"] == "CostBurst"
     assert alert["annotations"]["description"] == "6, above the limit of 3."
+
+
+def test_models_without_a_price_have_an_alert_that_ends_with_the_price(site, sink):
+    site.lately.without_price = [UnpricedCalls(tenant="acme", calls=3)]
+    site.look()
+    site.look(after=CONDITIONS["ModelsUnpriced"].seconds)
+
+    (alert,) = sink.alerts()
+    assert alert["labels"] == {
+        "alertname": "ModelsUnpriced",
+        "severity": "warning",
+        "tenant": "acme",
+    }
+    site.lately.without_price = []
+    site.look(after=15)
+    assert names(sink.alerts("resolved")) == ["ModelsUnpriced"]
 
 
 def test_failed_webhook_delivery_is_retried(site, sink):

@@ -17,6 +17,7 @@ from tracereel_collector.store.sql import migrations
 
 TABLES = (
     *("agent_events", "otel_spans", "otel_span_events", "model_usage", "model_prices"),
+    *("price_rules", "price_names"),
     *("trace_summaries", "trace_texts", "agent_minutes", "agent_hours", "settled_calls"),
 )
 RECEIVED = 1_769_162_400_000_000_000

@@ -275,3 +275,32 @@ def test_recent_spending_includes_priced_calls(told, priced, tenant):
 
     (mine,) = [each for each in spent if each.tenant == tenant]
     assert mine.usd_per_hour_of_day * 24 == pytest.approx(4.0, rel=0.01)
+
+
+def test_tokens_without_a_price_stand_beside_every_sum(told, priced, tenant):
+    unknown = {"llm_model": "gpt-x\t9", "agent_name": "ann"}
+    told(*calls("part", used(1000, 100, agent_name="ann"), used(40, 2, **unknown), session_id="s"))
+    told(*calls("none", used(1000, 100), begin=10, session_id="s"))
+    reader = RunReader(priced)
+    search, traces = Search(priced, lambda: NOW), Traces(reader, lambda: NOW)
+    window = parse_window(at(-60), at(DAY), now=NOW)
+
+    def unpriced(document):
+        return document["unpriced_tokens"], document["unpriced_models"]
+
+    listed = search.answer(tenant, SearchQuery())["traces"]
+    assert {each["trace_id"]: unpriced(each) for each in listed} == {
+        "part": (42, ["gpt-x\t9"]),
+        "none": (0, []),
+    }
+    run_page = json.loads(traces.document(tenant, "part"))["summary"]
+    assert unpriced(run_page) == (42, ["gpt-x\t9"])
+    replay = json.loads(ReplayQuery(reader, traces, search).document(tenant, "part"))["summary"]
+    assert unpriced(replay) == (42, ["gpt-x\t9"])
+    sessions = Sessions(priced, search, Questions(priced)).list_document(
+        tenant, window, user="", limit=5, cursor=None
+    )
+    assert unpriced(json.loads(sessions)["sessions"][0]) == (42, ["gpt-x\t9"])
+    agents = json.loads(Agents(priced).list_document(tenant, window, points=1, limit=5))["agents"]
+    assert unpriced(agents[0]) == (42, ["gpt-x\t9"])
+    assert {(each.tenant, each.calls) for each in Agents(priced).unpriced()} >= {(tenant, 1)}

@@ -1,5 +1,6 @@
 """Schema and store on a real cluster; see `tests/support/clickhouse_cluster.py`."""
 
+import json
 import random
 import signal
 import subprocess
@@ -37,6 +38,7 @@ from tracereel_collector.store.cluster import remembered_cluster
 from tracereel_collector.store.deletion import count_rows, delete_rows, runs_of, unfinished
 from tracereel_collector.store.layout import Layout
 from tracereel_collector.store.migrate import migrate_nodes
+from tracereel_collector.store.price_names import find_prices
 from tracereel_collector.store.prices import known_prices, load_prices
 from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import migrations
@@ -294,8 +296,26 @@ def test_prices_are_read_from_every_node_when_they_are_loaded(nodes):
     assert load_prices(nodes[0], prices)
 
     for node in nodes:
-        assert node.rows("SELECT count() FROM current_prices") == [(str(len(prices)),)]
+        assert node.rows("SELECT count() FROM current_prices") == [
+            (str(len(prices.table().prices)),)
+        ]
         assert not load_prices(node, prices)
+
+
+def test_models_are_priced_on_every_node_when_one_has_looked_them_up(nodes, token):
+    load_prices(nodes[0], known_prices(None))
+    names = [f"gpt-4o-2024-08-06-{token}", "gpt-4o", "openai/gpt-4o-mini", "no-such-model"]
+    rows = "\n".join(
+        json.dumps({"TenantId": token, "Provider": "proxy", "Model": name, "Calls": 1})
+        for name in names
+    )
+    nodes[0].put("model_usage", rows.encode(), fmt="JSONEachRow")
+
+    find_prices(nodes[-1])
+
+    for node in nodes:
+        found = node.rows("SELECT DISTINCT Model FROM priced_models WHERE Provider = 'proxy'")
+        assert {name for (name,) in found} == {"gpt-4o", "openai/gpt-4o-mini"}
 
 
 def test_a_backup_through_one_node_is_refused(nodes):

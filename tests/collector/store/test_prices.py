@@ -11,9 +11,12 @@ from tests.support.settling import settle_all
 from tracereel_collector.errors import StartupError
 from tracereel_collector.model import Kind
 from tracereel_collector.query.costs import UnpricedModels
+from tracereel_collector.store.price_names import find_prices
+from tracereel_collector.store.price_package import PACKAGE, package_version
 from tracereel_collector.store.prices import COLUMNS, known_prices, load_prices, parse
 
 HEAD = ",".join(COLUMNS)
+SOURCE = f"{PACKAGE} {package_version()}"
 OWN = f"""# ours
 {HEAD}
 openai -,house-model,2020-01-01,10,20,1,12,us
@@ -47,6 +50,7 @@ def insert(store, queued, token, *spans, parents=types.MappingProxyType({})):
 
 
 def calls(store):
+    find_prices(store)
     answer = store.select(
         "SELECT * FROM model_calls ORDER BY Timestamp"
         " SETTINGS output_format_json_quote_64bit_integers = 0",
@@ -88,7 +92,8 @@ def test_the_model_that_answered_is_found_by_its_name_or_not_at_all(priced, queu
         ({"gen_ai.response.model": "tuned-for-us"}, "tuned-*"),
         ({"gen_ai.provider.name": ""}, "house-model"),
         ({"gen_ai.response.model": "house-model-audio"}, ""),
-        ({"gen_ai.provider.name": "groq"}, ""),
+        # A proxy is not who sells the model: its name alone counts.
+        ({"gen_ai.provider.name": "groq"}, "house-model"),
         ({"gen_ai.provider.name": "", "gen_ai.response.model": "tuned-for-us"}, ""),
     ]
 
@@ -163,24 +168,26 @@ def test_new_prices_hold_for_the_past_and_the_same_are_not_loaded_again(priced, 
     assert calls(priced)[0]["CostUsd"] == pytest.approx(1100 / 1e6)
 
 
-def test_the_built_in_prices_are_loaded_and_dated(store):
+def test_the_package_s_prices_are_loaded_with_their_version(store):
     prices = known_prices(None)
 
     load_prices(store, prices)
 
-    assert store.rows("SELECT count() FROM current_prices") == [(str(len(prices)),)]
-    assert {price.model for price in prices} >= {"gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"}
-    assert all(price.source for price in prices)
+    found = store.rows("SELECT count(), uniqExact(Provider, Model) > 1000 FROM current_prices")
+    assert found == [(str(len(prices.table().prices)), "1")]
+    package = f"SELECT count() > 2000 FROM current_prices WHERE PriceSource = '{SOURCE}'"
+    assert store.rows(package) == [("1",)]
 
 
-def test_custom_price_file_overrides_its_models(tmp_path):
+def test_custom_price_file_overrides_its_models(tmp_path, store, queued, token):
     file = tmp_path / "prices.csv"
     file.write_text(f"{HEAD}\nopenai,gpt-4o,2020-01-01,7,8,,,contract\n")
+    load_prices(store, known_prices(file))
 
-    prices = known_prices(file)
+    call = {**CALL, "gen_ai.request.model": "gpt-4o"}
+    insert(store, queued, token, call, {**call, "gen_ai.provider.name": "azure"})
 
-    assert [p.input for p in prices if (p.provider, p.model) == ("openai", "gpt-4o")] == [7.0]
-    assert {p.provider for p in prices if p.model == "gpt-4o"} > {"openai", "-"}
+    assert [each["CostUsd"] for each in calls(store)] == [0.0078, 0.0035]
 
 
 @pytest.mark.parametrize(

@@ -43,3 +43,12 @@ test("durations are short and exact where it matters", () => {
 test("control and direction characters are visible and harmless", () => {
   assert.equal(words.plain("a\u0000b\u202ec"), "a␣b␣c");
 });
+
+test("tokens without a price are a share of all, with the remedy", () => {
+  const row = { tokens: 200, unpriced_tokens: 50, unpriced_models: ["gpt-x", "our‮model"] };
+  assert.equal(words.unpriced(row), "25 % unpriced");
+  assert.equal(words.unpriced({ tokens: 200, unpriced_tokens: 0, unpriced_models: [] }), "");
+  assert.equal(words.unpriced({ tokens: null, unpriced_tokens: 7, unpriced_models: ["x"] }), "100 % unpriced");
+  assert.match(words.priceRemedy(row), /^No price for gpt-x, .*: add one/);
+  assert.ok(!words.priceRemedy(row).includes("‮"));
+});

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tracereel_collector.model import AgentHealth, Spending
+from tracereel_collector.model import AgentHealth, Spending, UnpricedCalls
 from tracereel_collector.telemetry import Pressure
 
 Counts = Mapping[tuple[str, str], int]
@@ -45,6 +45,9 @@ CONDITIONS: Final = {
     "AgentFallbackSurge": AlertCondition(0.2, 300, WARNING, "Others take over from {subject}"),
     "AgentConfidenceLow": AlertCondition(0.6, 600, WARNING, "{subject} is unsure", below=True),
     "CostBurst": AlertCondition(3, 600, WARNING, "Models cost three times as much as usual"),
+    "ModelsUnpriced": AlertCondition(
+        0, 600, WARNING, "Costs lack calls of models without a price: add prices"
+    ),
 }
 
 
@@ -119,3 +122,9 @@ def of_spending(spending: Iterable[Spending]) -> Iterator[ConditionReading]:
             yield ConditionReading(
                 "CostBurst", each.usd_per_hour / usual, (("tenant", each.tenant),)
             )
+
+
+def of_unpriced(tenants: Iterable[UnpricedCalls]) -> Iterator[ConditionReading]:
+    """Yield how many calls of each tenant have no cost, because no price is known."""
+    for each in tenants:
+        yield ConditionReading("ModelsUnpriced", each.calls, (("tenant", each.tenant),))

@@ -90,13 +90,14 @@ class Watcher:
         try:
             yield from conditions.of_agents(self._agents.health())
             yield from conditions.of_spending(self._agents.spending())
+            yield from conditions.of_unpriced(self._agents.unpriced())
         except CollectorError as error:
             # The store is unreachable, which StoreLagging reports: keep the agent alerts as they were.
             log.warning("alerts_without_store", reason=error.message)
             yield from [
                 alert.reading
                 for alert in list(self._alerts.values())
-                if alert.reading.name.startswith(("Agent", "Cost"))
+                if alert.reading.name.startswith(("Agent", "Cost", "Models"))
             ]
 
     def _counts(self, since: float) -> Counts:

@@ -17,6 +17,7 @@ from tracereel_collector.query.run.events import StoredEvent, event_rows, fill_s
 from tracereel_collector.query.run.ledger import LedgerRow
 from tracereel_collector.query.run.positions import BEGINNING, Cursor, span_place
 from tracereel_collector.query.store_reader import Row, StoreReader, read_rows
+from tracereel_collector.store.price_sql import FRAGMENTS
 from tracereel_collector.store.sql import query
 
 MAX_EVENTS = 50_000
@@ -474,7 +475,8 @@ class RunReader:
 
     def _prices(self, tenant: str, traces: list[str]) -> dict[str, float]:
         given = {"tenant": tenant, "trace_ids": traces, "limit": MAX_EVENTS}
-        return dict(self._rows("run_prices", tuple[str, float], **given))
+        filled = Template(query("run_prices")).substitute(FRAGMENTS)
+        return dict(read_rows(self.store, filled, tuple[str, float], **given))
 
     def _rows(self, name: str, row: type[Row], **parameters: Any) -> list[Row]:
         return read_rows(self.store, query(name), row, **parameters)

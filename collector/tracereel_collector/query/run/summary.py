@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tracereel.semconv import PIPELINE_COMPLETED, SPAN_EVENTS, TAPE_RECORDED
+from tracereel_collector.query.costs import shown_unpriced
 from tracereel_collector.query.run.analysis import Analysis
 from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.ledger import accounts_of, unnumbered, verdict_of
@@ -83,6 +84,7 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         **counts(analysis),
         "llm_tokens_used": analysis.usage.tokens,
         "llm_cost_usd": analysis.usage.cost_usd,
+        **shown_unpriced(_unpriced(analysis)),
         "state": analysis.state,
         "pipelines": _pipelines(run, analysis.outcomes),
         "total_spans": len(run.spans),
@@ -107,6 +109,20 @@ def summary_of(analysis: Analysis) -> dict[str, Any]:
         "open_steps": [step.id for step in run.steps if is_open(step)][:MAX_SHOWN],
         "truncated": run.truncated,
     }
+
+
+def _unpriced(analysis: Analysis) -> Counter[str]:
+    """Return the tokens of calls without a cost, by model."""
+    found: Counter[str] = Counter()
+    for step in analysis.run.steps:
+        ending = step.closing or step.span
+        if step.kind != "llm" or ending is None or ending.cost_usd is not None:
+            continue
+        if step.id in analysis.prices or (step.parent is not None and step.parent.kind == "llm"):
+            continue
+        model = step.closing.llm_model if step.closing else ""
+        found[model or (step.span.model if step.span else "")] += ending.tokens or 0
+    return found
 
 
 def _completeness(events: Sequence[EventRow], *, truncated: bool) -> dict[str, Any]:

@@ -2,13 +2,7 @@
 -- As in the view `model_calls`, which covers all traces and is too expensive for one.
 SELECT
     c.SpanId,
-    (
-        greatest(toFloat64(assumeNotNull(c.PromptTokens)) - ifNull(c.CacheReadTokens, 0)
-            - ifNull(c.CacheWriteTokens, 0), 0) * p.Input
-        + ifNull(c.CacheReadTokens, 0) * ifNull(p.CacheRead, p.Input)
-        + ifNull(c.CacheWriteTokens, 0) * ifNull(p.CacheWrite, p.Input)
-        + ifNull(c.CompletionTokens, 0) * p.Output
-    ) / 1000000 AS cost
+    $calculated_cost AS cost
 FROM
 (
     SELECT

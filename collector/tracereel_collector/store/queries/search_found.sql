@@ -21,6 +21,7 @@ SELECT
     sum(s.tool_calls) AS tool_calls,
     $tokens AS tokens,
     $nano_usd AS nano_usd,
+    $unpriced AS unpriced,
     min(s.confidence) AS lowest_confidence,
     max(s.parent_trace_id) AS parent,
     arraySort(groupUniqArrayArray(200)(s.tags)) AS tags

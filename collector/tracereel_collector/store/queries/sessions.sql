@@ -9,6 +9,7 @@ SELECT
     sum(r.errors) AS errors,
     sum(r.tokens) AS tokens,
     sum(r.nano_usd) AS nano_usd,
+    sumMap(r.unpriced) AS unpriced,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
     substring(argMax(r.opening, r.started), 18) AS last_opened,
@@ -33,7 +34,8 @@ FROM
         if(status IN ('failed', 'cancelled') AND left(max(s.answer), 17) < left(max(s.closing), 17),
             '', max(s.answer)) AS answer,
         $tokens AS tokens,
-        $nano_usd AS nano_usd
+        $nano_usd AS nano_usd,
+        $unpriced AS unpriced
     FROM ($rows) AS s
     GROUP BY run
 ) AS r

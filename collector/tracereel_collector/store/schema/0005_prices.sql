@@ -40,17 +40,20 @@ WHERE event_type = $own_client_type AND $told_closes AND $told_kind IN $direct_k
 GROUP BY TenantId, Day, Provider, Model;
 
 -- The price table of each start that brought another one; the newest revision is in force.
+-- Cases: prices by second of the day and size of the prompt, in this order; the last that holds applies.
 CREATE TABLE IF NOT EXISTS model_prices$local
 (
     Revision UInt64,
     Digest String,
-    Provider LowCardinality(String),
+    Origin LowCardinality(String) COMMENT 'file, or package: genai-prices',
+    Provider LowCardinality(String) COMMENT 'as the file or the package calls it',
     Model String,
     ValidFrom DateTime64(9, 'UTC'),
-    Input Float64,
+    Input Float64 COMMENT 'US dollars for a million tokens, of the first case',
     Output Float64,
-    CacheRead Nullable(Float64),
-    CacheWrite Nullable(Float64),
+    CacheRead Float64,
+    CacheWrite Float64,
+    Cases Array(Tuple(second UInt32, above Int64, input Float64, cache_read Float64, cache_write Float64, output Float64)),
     PriceSource LowCardinality(String)
 )
 ENGINE = ${replicated}MergeTree($replica)
@@ -59,47 +62,74 @@ SETTINGS $merge_tree_settings;
 $on_cluster CREATE TABLE IF NOT EXISTS model_prices AS model_prices$local
 $on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'model_prices$local', cityHash64(Model));
 
+-- How the price of a called model is found: see `store/price_rows.py`.
+CREATE TABLE IF NOT EXISTS price_rules$local
+(
+    Revision UInt64,
+    Scope LowCardinality(String),
+    Provider LowCardinality(String),
+    Position UInt32,
+    Equals String,
+    Prefix String,
+    Suffix String,
+    Contains Array(String),
+    Patterns Array(String),
+    Against Array(String),
+    PricedProvider LowCardinality(String),
+    PricedModel String
+)
+ENGINE = ${replicated}MergeTree($replica)
+ORDER BY (Revision, Scope, Provider, Equals, Position)
+SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS price_rules AS price_rules$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'price_rules$local', cityHash64(Provider, Equals));
+
 CREATE VIEW IF NOT EXISTS current_prices AS
 SELECT * FROM model_prices WHERE Revision = (SELECT max(Revision) FROM model_prices);
 
--- Each model that was called, and the prices it had, if we know any. The name as it is wins over the
--- name without path, region and date, and that over a prefix; then the longest.
+CREATE VIEW IF NOT EXISTS current_price_rules AS
+SELECT * FROM price_rules WHERE Revision = (SELECT max(Revision) FROM model_prices);
+
+-- Whose price each called model has, since a revision; empty where none is known. Filled by the collector
+-- with `queries/name_prices.sql` when a model is called for the first time.
+CREATE TABLE IF NOT EXISTS price_names$local
+(
+    Revision UInt64,
+    TenantId LowCardinality(String),
+    Provider LowCardinality(String),
+    Model LowCardinality(String),
+    Origin LowCardinality(String),
+    PricedProvider LowCardinality(String),
+    PricedModel String
+)
+ENGINE = ${replicated}ReplacingMergeTree($replica)
+ORDER BY (Revision, TenantId, Provider, Model)
+SETTINGS $merge_tree_settings;
+$on_cluster CREATE TABLE IF NOT EXISTS price_names AS price_names$local
+$on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'price_names$local', cityHash64(Model));
+
+-- Each model that was called, and the prices it had, if we know any.
 CREATE VIEW IF NOT EXISTS priced_models AS
 SELECT
     m.Provider AS Provider,
     m.Model AS Model,
     p.Model AS PricedAs,
+    p.Provider AS PricedBy,
+    p.PriceSource AS PriceSource,
     p.ValidFrom AS ValidFrom,
     p.Input AS Input,
     p.Output AS Output,
     p.CacheRead AS CacheRead,
-    p.CacheWrite AS CacheWrite
+    p.CacheWrite AS CacheWrite,
+    p.Cases AS Cases
 FROM
 (
-    SELECT
-        k.Provider AS Provider,
-        k.Model AS Model,
-        argMax(c.Model, (c.Model = k.Model, c.Model = k.Name, length(c.Model))) AS PricedAs
-    FROM
-    (
-        SELECT DISTINCT
-            Provider,
-            Model,
-            replaceRegexpOne(replaceRegexpOne(
-                lower(toString(Model)),
-                '^(.*/)?((us|eu|apac|global)\\.)?((anthropic|amazon|meta|mistral|cohere|deepseek)\\.)?', ''),
-                '(-v[0-9]+:[0-9]+)?([-@]([0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}|latest)(-v[0-9]+:[0-9]+)?)?$$', '')
-                AS Name
-        FROM model_usage
-    ) AS k
-    INNER JOIN (SELECT DISTINCT Provider, Model FROM current_prices) AS c
-        ON c.Provider = if(k.Provider = '', '-', k.Provider)
-    WHERE c.Model IN (k.Model, k.Name)
-        OR (endsWith(c.Model, '*') AND startsWith(k.Model, trimRight(c.Model, '*')))
-    GROUP BY Provider, Model
+    SELECT DISTINCT Provider, Model, Origin, PricedProvider, PricedModel
+    FROM price_names
+    WHERE PricedModel != '' AND Revision = (SELECT max(Revision) FROM model_prices)
 ) AS m
 INNER JOIN current_prices AS p
-    ON p.Model = m.PricedAs AND p.Provider = if(m.Provider = '', '-', m.Provider);
+    ON p.Origin = m.Origin AND p.Provider = m.PricedProvider AND p.Model = m.PricedModel;
 
 -- Every call of a model once, with what it cost: as the sender said, else by the price of the day, else
 -- unknown. Agents and workflows are not here, nor is a span that tells of a call that another span tells
@@ -110,13 +140,7 @@ SELECT
     multiIf(
         isNotNull(c.CostUsd), c.CostUsd,
         p.PricedAs = '' OR isNull(c.PromptTokens) OR (c.CallKind = 'llm' AND isNull(c.CompletionTokens)), NULL,
-        (
-            greatest(toFloat64(assumeNotNull(c.PromptTokens)) - ifNull(c.CacheReadTokens, 0)
-                - ifNull(c.CacheWriteTokens, 0), 0) * p.Input
-            + ifNull(c.CacheReadTokens, 0) * ifNull(p.CacheRead, p.Input)
-            + ifNull(c.CacheWriteTokens, 0) * ifNull(p.CacheWrite, p.Input)
-            + ifNull(c.CompletionTokens, 0) * p.Output
-        ) / 1000000
+        $calculated_cost
     ) AS CostUsd,
     multiIf(
         isNotNull(c.CostUsd), 'sent',

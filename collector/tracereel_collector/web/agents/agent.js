@@ -3,8 +3,10 @@
 import { address as made, change, here } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
 import { h, link } from "../shell/elements.js";
-import { agentName, choice, facts, replace } from "../shell/pieces.js";
-import { compact, confidence, cost, count, duration, plain, rate, several, share } from "../shell/words.js";
+import { agentName, choice, costWithUnpriced, facts, replace } from "../shell/pieces.js";
+import {
+  compact, confidence, cost, count, duration, plain, priceRemedy, rate, several, share,
+} from "../shell/words.js";
 import { barsOverTime, linesOverTime, spread, tenths } from "./plots.js";
 import { EVERY_MS, WINDOWS } from "./view.js";
 
@@ -46,7 +48,7 @@ export async function show(place, address, signal) {
           ["Model calls", compact(agent.model_calls)],
           ["Tool calls", compact(agent.tool_calls)],
           ["Tokens", compact(agent.tokens)],
-          ["Cost", cost(agent.cost_usd)],
+          ["Cost", costWithUnpriced(agent), priceRemedy(agent)],
         ]),
         // An agent of which only calls were recorded still shows these.
         !agent.executions && !agent.model_calls && !agent.tool_calls

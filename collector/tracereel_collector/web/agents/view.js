@@ -3,9 +3,9 @@
 import { address as made, change, here } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
 import { h, link } from "../shell/elements.js";
-import { agentName, choice, replace, scrolled } from "../shell/pieces.js";
+import { agentName, choice, costWithUnpriced, replace, scrolled } from "../shell/pieces.js";
 import { noData } from "../shell/states.js";
-import { NONE, compact, confidence, cost, count, duration, plain, several, share, useColours } from "../shell/words.js";
+import { NONE, compact, confidence, count, duration, plain, several, share, useColours } from "../shell/words.js";
 import { sparkline } from "./plots.js";
 
 export const EVERY_MS = 10_000;
@@ -115,6 +115,6 @@ function rowOf(agent, from) {
     h("td", { class: "number" }, duration(latency.p95_ms)),
     h("td", { class: "number" }, confidence(agent.confidence.mean)),
     h("td", { class: "number" }, compact(agent.tokens || null)),
-    h("td", { class: "number" }, cost(agent.cost_usd)),
+    h("td", { class: "number" }, costWithUnpriced(agent)),
   );
 }

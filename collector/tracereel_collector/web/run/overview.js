@@ -2,8 +2,8 @@
 
 import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";
-import { agentName, badge, facts, notice } from "../shell/pieces.js";
-import { NONE, confidence, cost, count, duration, plain, several } from "../shell/words.js";
+import { agentName, badge, costWithUnpriced, facts, notice } from "../shell/pieces.js";
+import { NONE, confidence, cost, count, duration, plain, priceRemedy, several } from "../shell/words.js";
 
 const MOST_CLOCKS = 4;
 
@@ -21,10 +21,11 @@ export function figures(run) {
     ["Tokens", count(summary.llm_tokens_used), "Of all model calls, those that failed included"],
     [
       "Cost",
-      cost(summary.llm_cost_usd),
-      summary.llm_cost_usd == null
-        ? "No call reported a cost, and the price table has none of the models"
-        : "Reported by the calls, or calculated from the price table",
+      costWithUnpriced(summary, summary.llm_cost_usd),
+      priceRemedy(summary) ||
+        (summary.llm_cost_usd == null
+          ? "No call reported a cost or tokens"
+          : "Reported by the calls, or calculated from the price table"),
     ],
     ["Confidence", confidence(root.confidence), "Of the run as a whole"],
     [
@@ -78,6 +79,7 @@ export function warnings(run, completeness, { onSelect }) {
       ),
     );
   }
+  if (summary.unpriced_tokens) made.push(notice("warn", priceRemedy(summary)));
   const verdict = completeness?.verdict ?? summary.completeness?.verdict;
   if (verdict === "incomplete") {
     const missing = completeness?.missing ?? summary.completeness.missing;

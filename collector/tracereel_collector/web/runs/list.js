@@ -3,11 +3,11 @@
 
 import { address, go, here } from "../shell/address.js";
 import { h, link } from "../shell/elements.js";
-import { badge } from "../shell/pieces.js";
+import { badge, costWithUnpriced } from "../shell/pieces.js";
 import { isEmpty, pieces, wantedOf } from "../shell/hits.js";
 import { scoreLabels } from "../shell/scores.js";
 import {
-  NONE, apart, clock, colourOf, compact, confidence, cost, count, duration, errorName, plain,
+  NONE, apart, clock, colourOf, compact, confidence, count, duration, errorName, plain,
   useColours,
 } from "../shell/words.js";
 import { MOST_EXECUTIONS } from "./parameters.js";
@@ -273,7 +273,11 @@ export class RunList {
         { class: "c-num c-duration" },
         run.status === "running" && !run.duration_ms ? NONE : duration(run.duration_ms),
       ),
-      h("td", { class: `c-num c-cost${run.cost_usd == null ? " unknown" : ""}` }, cost(run.cost_usd)),
+      h(
+        "td",
+        { class: `c-num c-cost${run.cost_usd == null && !run.unpriced_tokens ? " unknown" : ""}` },
+        costWithUnpriced(run),
+      ),
       h("td", { class: "c-num c-tokens" }, compact(run.tokens || null)),
       h("td", { class: "c-num c-confidence" }, confidence(run.lowest_confidence)),
       trouble(run.errors, "error", "errors"),

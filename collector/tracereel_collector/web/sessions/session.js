@@ -4,10 +4,10 @@ import { openForm, ScoreBox, scoreButton } from "../content/scores.js";
 import { address as made } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
-import { agentName, badge, facts } from "../shell/pieces.js";
+import { agentName, badge, costWithUnpriced, facts } from "../shell/pieces.js";
 import { averages, scoreLabels } from "../shell/scores.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { clock, cost, count, duration, laidOut, plain, several } from "../shell/words.js";
+import { clock, cost, count, duration, laidOut, plain, priceRemedy, several } from "../shell/words.js";
 
 export async function show(place, address, signal) {
   const id = address.parts[0] ?? "";
@@ -20,6 +20,11 @@ export async function show(place, address, signal) {
   drawLabels(session.scores);
   box.show({});
   const sum = (name) => turns.reduce((total, turn) => total + (turn[name] ?? 0), 0);
+  const lacking = {
+    tokens: sum("tokens"),
+    unpriced_tokens: sum("unpriced_tokens"),
+    unpriced_models: [...new Set(turns.flatMap((turn) => turn.unpriced_models ?? []))].slice(0, 5),
+  };
   place.replaceChildren(
     h(
       "div",
@@ -42,7 +47,7 @@ export async function show(place, address, signal) {
         ["Model calls", count(sum("model_calls"))],
         ["Tool calls", count(sum("tool_calls"))],
         ["Tokens", count(sum("tokens") || null)],
-        ["Cost", cost(sum("cost_usd") || null)],
+        ["Cost", costWithUnpriced(lacking, sum("cost_usd") || null), priceRemedy(lacking)],
         ...averages(turns.flatMap((turn) => turn.scores ?? [])).map(({ name, text, scores }) => [
           plain(name),
           text,

@@ -9,9 +9,9 @@ import { address as made, change, go } from "../shell/address.js";
 import { ask } from "../shell/ask.js";
 import { button, h, link, toast } from "../shell/elements.js";
 import { useKeys } from "../shell/shortcuts.js";
-import { choice, scrolled } from "../shell/pieces.js";
+import { choice, costWithUnpriced, scrolled } from "../shell/pieces.js";
 import { scoreLabels } from "../shell/scores.js";
-import { ago, clock, compact, cost, count, plain } from "../shell/words.js";
+import { ago, clock, compact, count, plain } from "../shell/words.js";
 
 const WINDOWS = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
 
@@ -184,7 +184,7 @@ function rowOf(session) {
     h(
       "td",
       { class: `number${session.cost_usd == null ? " nothing" : ""}`, "data-name": "Cost" },
-      cost(session.cost_usd),
+      costWithUnpriced(session),
     ),
     h("td", { class: "number quiet", title: clock(session.ended_at) }, ago(session.ended_at)),
   );

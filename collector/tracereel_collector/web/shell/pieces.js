@@ -1,7 +1,7 @@
 // Elements that several views use: status, agent name, facts, notices, choices.
 
 import { button, h } from "./elements.js";
-import { colourOf, plain, signOf } from "./words.js";
+import { colourOf, cost, plain, priceRemedy, signOf, unpriced } from "./words.js";
 
 const KNOWN = new Set([
   "success",
@@ -73,4 +73,10 @@ export function notice(kind, ...children) {
 export function choice(label, options, chosen, choose) {
   return h("div", { class: "segments", role: "group", "aria-label": label }, options.map(([value, text]) =>
     button(text, () => choose(value), { "aria-pressed": String(value === chosen) })));
+}
+
+/** Cost of a row with the share that has no price beside it, and the remedy as its title. */
+export function costWithUnpriced(row, usd = row.cost_usd) {
+  const lacking = unpriced(row);
+  return [cost(usd), lacking && h("span", { class: "unpriced", title: priceRemedy(row) }, ` ${lacking}`)];
 }

@@ -82,6 +82,24 @@ export function cost(usd) {
   return `${sign}$${size >= 1 ? size.toFixed(2) : size >= 0.01 ? size.toFixed(4) : size.toFixed(6)}`;
 }
 
+/** What share of a row's tokens is in no cost, as `12 % unpriced`; empty if all have a price. */
+export function unpriced(row) {
+  if (!row.unpriced_tokens) return "";
+  return `${share(Math.min(1, row.unpriced_tokens / Math.max(row.unpriced_tokens, allTokens(row))))} unpriced`;
+}
+
+/** What to do about tokens without a price; empty if all have one. */
+export function priceRemedy(row) {
+  if (!row.unpriced_tokens) return "";
+  const names = row.unpriced_models.map((name) => plain(name || "a model without a name"));
+  const lacking = `The cost lacks ${several(row.unpriced_tokens, "token")}.`;
+  return `No price for ${names.join(", ")}: add one (TRACEREEL_PRICE_FILE). ${lacking}`;
+}
+
+function allTokens(row) {
+  return row.tokens ?? row.llm_tokens_used ?? 0;
+}
+
 export function share(value) {
   if (value == null) return NONE;
   return `${(value * 100).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
