@@ -26,7 +26,7 @@ import msgspec
 from msgspec import field
 
 from tracereel.errors import TracereelError
-from tracereel.tape import payloads
+from tracereel.tape import moves, payloads
 from tracereel.tape.inner_usage import InnerUsage
 
 VERSION: Final = 1
@@ -182,6 +182,9 @@ class Tape:
     closed: Mapping[str, Any] | None
     problems: tuple[tuple[State, str], ...]
     records: tuple[Mapping[str, Any], ...]
+    """Records as they were stored."""
+    moved: moves.Moves = moves.NONE
+    """Names that have changed since; everything else here has the new ones."""
 
     @property
     def trace_id(self) -> str:
@@ -213,7 +216,8 @@ class Tape:
 
     def data(self, reference: str | None) -> Any:
         """Return the data of a reference."""
-        return payloads.read(reference, self.blobs)
+        data = payloads.read(reference, self.blobs)
+        return self.moved.data(data) if self.moved.classes else data
 
     def roots(self) -> list[Call]:
         """Return the outermost calls."""
@@ -262,11 +266,16 @@ def load(path: str | Path) -> Tape:
 def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "this") -> Tape:
     """Parse the parts of a tape; a truncated last line is ignored.
 
-    If there are several tapes, return the one that began first.
+    If there are several tapes, return the one that began first. Names that `tracereel-moves.toml`
+    lists are replaced.
 
     Raises:
         TapeError: there is no tape.
     """
+    try:
+        moved = moves.current()
+    except moves.MovesError as error:
+        raise TapeError(str(error)) from error
     found: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for line in lines:
         body = _body(line)
@@ -279,7 +288,7 @@ def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "thi
     damage: Exception | None = None
     for tape_id, parts in found.items():
         try:
-            tapes.append(_tape(tape_id, parts))
+            tapes.append(_tape(tape_id, parts, moved))
         except (ValueError, TypeError, RecursionError) as error:
             damage = damage or error  # another tape of the run may be intact
     if not tapes:
@@ -312,7 +321,7 @@ def _is_outcome(body: Mapping[str, Any]) -> bool:
     return isinstance(first, Mapping) and first.get("r") == "replayed"
 
 
-def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
+def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]], moved: moves.Moves) -> Tape:
     problems: list[tuple[State, str]] = []
     records: list[Mapping[str, Any]] = []
     for expected in range(max(parts) + 1):
@@ -326,14 +335,15 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
     calls: dict[int, Call] = {}
     decisions: list[TapeDecision] = []
     begun = given = 0
-    for record in records:
+    for stored in records:
+        record = moved.renamed(stored) if isinstance(stored, Mapping) else stored
         found = _read(record)
         kind = record["r"]
         if kind == "run":
             header = header or record
         elif kind == "open":
             found.after, found.chunks, found.end, found.children = given, [], None, []
-            calls[found.number] = _with_hash(found)
+            calls[found.number] = _with_hash(found, moved)
             begun = max(begun, found.number)
         elif kind in ("end", "chunk"):
             given += 1
@@ -355,13 +365,21 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
         if (parent := calls.get(call.parent)) is not None:
             parent.children.append(call)
     blobs = payloads.blobs_of(records)
-    return Tape(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records))
+    tape = Tape(
+        *(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records)),
+        moved=moved,
+    )
+    if any(map(moved.mentioned, blobs.values())):
+        for call in calls.values():
+            if call.arguments is not None and call.arguments[:1] == "#":
+                call.arguments_hash = payloads.hash_of(tape.data(call.arguments))
+    return tape
 
 
-def _with_hash(call: Call) -> Call:
+def _with_hash(call: Call, moved: moves.Moves) -> Call:
     if not call.arguments_hash and call.arguments is not None and call.arguments[:1] == "=":
         # The hash of inline arguments is not recorded.
-        call.arguments_hash = payloads.hash_of(payloads.read(call.arguments, {}))
+        call.arguments_hash = payloads.hash_of(moved.data(payloads.read(call.arguments, {})))
     return call
 
 
