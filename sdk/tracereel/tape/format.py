@@ -9,13 +9,15 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 - `chunk`, `end`: a stream item or the end of a call (`how`, value `v`). `q` is the order among all
   results, `g` the event loop iteration, `s` whether it had to wait, `w` whether a plain function
   returned a coroutine, `u` the tokens of a model call, `m` those recorded inside of the call;
+- `status`: how an agent or pipeline `n` ended (`how`, `confidence`, class of its exception `c`);
 - `decision`: its `type`, outcome `v`, and candidates `among` if known;
 - `blob`: a value that other records refer to; `problem`: a reason why the run is not fully
-  replayable;
+  replayable, `outside` if it is about something outside of recorded calls;
 - `closed`: the end of the run and its result;
 - `replayed`: the outcome of a re-execution (module `outcome`), alone in its part.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,6 +67,7 @@ class _Run(TypedDict, total=False):
     n: _Number
     form: str
     object: bool
+    framework: str | None
     exact: bool
     redaction: _Redaction | None
     environment: dict[str, str] | None
@@ -141,9 +144,20 @@ class TapeDecision(msgspec.Struct, eq=False):
     """Candidates, if known."""
 
 
+class TapeStatus(msgspec.Struct, eq=False):
+    """How an agent or pipeline ended."""
+
+    call: _Number = field(name="n")
+    how: str
+    confidence: float | None = None
+    kind: str | None = field(name="c", default=None)
+    """Class of its exception."""
+
+
 class _Problem(TypedDict):
     state: Literal["partly", "no"]
     reason: str
+    outside: NotRequired[bool]
 
 
 class _Closed(TypedDict):
@@ -164,6 +178,7 @@ _SHAPES: Final[dict[str, Any]] = {
     "chunk": Given,
     "end": Given,
     "decision": TapeDecision,
+    "status": TapeStatus,
     "problem": _Problem,
     "closed": _Closed,
     "blob": _Blob,
@@ -183,6 +198,8 @@ class Tape:
     problems: tuple[tuple[State, str], ...]
     records: tuple[Mapping[str, Any], ...]
     """Records as they were stored."""
+    statuses: Mapping[int, TapeStatus] = dataclasses.field(default_factory=dict)
+    """How agents and pipelines ended, by the number of their call."""
     moved: moves.Moves = moves.NONE
     """Names that have changed since; everything else here has the new ones."""
 
@@ -213,6 +230,12 @@ class Tape:
         elif not self.complete and self.state != "no":
             found.append("the tape ends before the run did: it replays up to there")
         return tuple(dict.fromkeys(found))
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Return what the run did outside of its recorded calls, as far as it was seen."""
+        found = [each for each in self.records if each["r"] == "problem" and each.get("outside")]
+        return tuple(dict.fromkeys(str(each["reason"]) for each in found))
 
     def data(self, reference: str | None) -> Any:
         """Return the data of a reference."""
@@ -334,6 +357,7 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]], moved: moves.
     closed: Mapping[str, Any] | None = None
     calls: dict[int, Call] = {}
     decisions: list[TapeDecision] = []
+    statuses: dict[int, TapeStatus] = {}
     begun = given = 0
     for stored in records:
         record = moved.renamed(stored) if isinstance(stored, Mapping) else stored
@@ -357,6 +381,9 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]], moved: moves.
                     call.end = found
         elif kind == "decision":
             decisions.append(found)
+        elif kind == "status":
+            found.kind = moved.class_named(found.kind)
+            statuses[found.call] = found
         elif kind == "problem":
             problems.append((record["state"], record["reason"]))
         elif kind == "closed":
@@ -367,6 +394,7 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]], moved: moves.
     blobs = payloads.blobs_of(records)
     tape = Tape(
         *(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records)),
+        statuses=statuses,
         moved=moved,
     )
     if any(map(moved.mentioned, blobs.values())):

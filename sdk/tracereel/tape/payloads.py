@@ -44,18 +44,20 @@ class Packed:
     data: Any
     problems: tuple[str, ...]
     redacted: bool
+    unread: tuple[str, ...] = ()
+    """Problems of the values that can be compared by their type only."""
 
 
-def pack(value: Any, privacy: Privacy | None) -> Packed:
-    """Return a value as redacted data."""
-    return _redacted(codec.encode(value), privacy)
+def pack(value: Any, privacy: Privacy | None, *, represent: bool = False) -> Packed:
+    """Return a value as redacted data, with the attributes of opaque objects if asked for."""
+    return _redacted(codec.encode(value, represent=represent), privacy)
 
 
 def _redacted(encoded: codec.EncodedValue, privacy: Privacy | None) -> Packed:
     if privacy is None:
-        return Packed(encoded.data, encoded.problems, redacted=False)
+        return Packed(encoded.data, encoded.problems, redacted=False, unread=encoded.unread)
     data, redacted = privacy.payload(encoded.data)
-    return Packed(data, encoded.problems, redacted)
+    return Packed(data, encoded.problems, redacted, encoded.unread)
 
 
 def finish(encoded: codec.EncodedValue, privacy: Privacy | None) -> tuple[bytes, Packed]:
