@@ -1,6 +1,7 @@
 """Measure the cost of tapes: recording a tool call, not recording it, and replaying it.
 
     python bench/replay.py [--calls 4000] [--runs 5]
+    python bench/replay.py --conversations 50,200,800
 
 Recorded and unrecorded calls alternate, forty at a time, in one process, so that load and CPU frequency
 affect both alike. The tool spins for one millisecond. Calls are measured in CPU time of the calling
@@ -12,11 +13,15 @@ removed from the source (`bench/without_tapes.py`). Here the tool does not spin,
 is less than a microsecond. `same` shows the noise of that.
 
 Replayed calls are those of an agent with plain calls, and of one with thirty concurrent tasks.
+
+The second form prints the bytes of the tapes of conversations with so many turns, against those of the
+last request, and the CPU time of a turn. Every turn sends the whole history; a message has 200 characters.
 """
 
 import argparse
 import asyncio
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -44,10 +49,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=4000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--conversations", metavar="TURNS", help="turns, separated by commas")
     parser.add_argument("--candidate", choices=(*RECORDED, *UNRECORDED, *REPLAYED))
     args = parser.parse_args()
     if args.candidate:
         print(json.dumps(measured(args.candidate, args.calls)))
+        return 0
+    if args.conversations:
+        for turns in args.conversations.split(","):
+            print("  ".join(f"{key} {value}" for key, value in conversation(int(turns)).items()))
         return 0
     names = (*RECORDED, *UNRECORDED, *REPLAYED)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -220,6 +230,51 @@ def replayed(calls: int) -> dict[str, float]:
         return (time.process_time_ns() - begun) / 1e3 / again.report.served
 
     return {"plain": cost(plain), "tasks": cost(lambda: asyncio.run(tasks()))}
+
+
+def conversation(turns: int, chars: int = 200) -> dict[str, object]:
+    """Record and replay a conversation; return the size of its tape and the CPU time of a turn."""
+    import msgspec
+
+    import tracereel
+    from tests.support.replay_trial import recording
+    from tracereel.tape import format as tape_format
+
+    draw = random.Random(7)
+    texts = ["".join(draw.choices("abcdefgh ijkl", k=chars)) for _ in range(2 * turns + 1)]
+    whole = []
+
+    @tracereel.traced_llm("model", provider="bench")
+    def ask(messages: list[dict[str, str]]) -> str:
+        return texts[len(messages)]
+
+    @tracereel.traced_agent("assistant")
+    def talk() -> None:
+        messages = [{"role": "system", "content": texts[0]}]
+        for number in range(turns):
+            messages.append({"role": "user", "content": texts[2 * number + 1]})
+            messages.append({"role": "assistant", "content": ask(list(messages))})
+        whole.append(len(msgspec.json.encode(messages)))
+
+    begun = time.process_time_ns()
+    with recording() as events:
+        talk()
+    recorded_in = time.process_time_ns() - begun
+    tape = tape_format.parse(events)
+    begun = time.process_time_ns()
+    with tracereel.replay(tape) as again:
+        talk()
+    replayed_in = time.process_time_ns() - begun
+    size = len(b"".join(tape.lines()))
+    return {
+        "turns": turns,
+        "tape": f"{size:,}",
+        "of the last request": f"{size / whole[0]:.2f}",
+        "replayable": tape.state,
+        "verdict": again.report.verdict,
+        "record ms": round(recorded_in / 1e6 / turns, 2),
+        "replay ms": round(replayed_in / 1e6 / turns, 2),
+    }
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracereel._core import context
+from tracereel._core import context, framework_entries
 from tracereel._core import recorder as _recorder
 from tracereel._core.context import Execution
 from tracereel._core.executions.agent import AgentSpec
@@ -14,6 +14,7 @@ from tracereel._core.executions.arguments import Arguments, given
 from tracereel._core.executions.calls import ToolSpec
 from tracereel._core.executions.scope import ExecutionScope, Spec
 from tracereel._core.recorder import Recorder
+from tracereel._core.tape_session import RUNS, Live
 from tracereel._runtime import gevent_compat, guard
 from tracereel.integrations._model_call import ModelCall
 from tracereel.providers.base import StreamTimings, Usage
@@ -44,6 +45,14 @@ class FrameworkRun:
     tokens: int = 0
     last_token: float = 0.0
     longest_gap: float = 0.0
+    taped: Live = RUNS
+    """The run on its tape, if a call of the framework began it."""
+
+    def begin_on_tape(self) -> None:
+        """Begin the run on its tape, if a call of the framework begins it."""
+        if self.scope is not None:
+            with within(self):
+                self.taped = framework_entries.begin(self.scope.execution)
 
     def line(self) -> "Iterator[FrameworkRun]":
         """Yield the run and the enclosing ones, innermost first."""

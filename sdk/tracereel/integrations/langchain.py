@@ -7,17 +7,18 @@
 stops it.
 """
 
+import sys
 import time
 from contextvars import ContextVar
 from typing import Any, Final
 
-from tracereel._core import context
+from tracereel._core import context, framework_entries
 from tracereel._core.executions.scope import Spec
 from tracereel._core.executions.steps import RetrievalSpec, StepSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations import _langchain_served, _packages
+from tracereel.integrations import _framework_entries, _langchain_served, _packages
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._langchain_approvals import WAITING, PendingApprovals
 from tracereel.integrations._model_call import (
@@ -80,6 +81,7 @@ class TracereelHandler(BaseCallbackHandler):
         self._memory = ToolMemory()
         self._approvals = PendingApprovals()
         _langchain_served.install()
+        _watch_graphs()
 
     @property
     def ignore_llm(self) -> bool:
@@ -127,6 +129,8 @@ class TracereelHandler(BaseCallbackHandler):
     @_guarded
     def on_chain_end(self, outputs: Any, *, run_id: Any, **_about: Any) -> None:
         """Complete a chain, node or retrieval."""
+        if (known := self._runs.get(run_id)) is not None:
+            known.taped.returned(outputs)
         run = self._runs.end(run_id)
         if run is not None and run.scope is not None:
             run.scope.complete(outputs)
@@ -134,6 +138,8 @@ class TracereelHandler(BaseCallbackHandler):
     @_guarded
     def on_chain_error(self, error: BaseException, *, run_id: Any, **_about: Any) -> None:
         """Fail a chain, node, tool or retrieval, or record its wait for a person."""
+        if (known := self._runs.get(run_id)) is not None:
+            known.taped.raised(error)
         run = self._runs.end(run_id)
         if run is None or (scope := run.scope) is None:
             return
@@ -308,6 +314,20 @@ def _open(run: FrameworkRun, spec: Spec, inputs: Any) -> None:
 
 def _open_agent(run: FrameworkRun) -> None:
     _open(run, agent_spec(run.name, run.session_id), run.inputs)
+    run.begin_on_tape()
+
+
+def _watch_graphs() -> None:
+    """See the calls of compiled graphs, if the program has any."""
+    graphs = sys.modules.get("langgraph.pregel")
+    if graphs is not None:
+        for name in framework_entries.FRAMEWORKS["langgraph"].methods:
+            _framework_entries.watch(
+                graphs.Pregel,
+                name,
+                f"langgraph.{name}",
+                leaves_out=("debug", "control", "print_mode"),
+            )
 
 
 def _messages(result: Any) -> list[Any]:

@@ -9,13 +9,14 @@ SDK's traces is not affected.
 
 from typing import Any, Final
 
+from tracereel._core import framework_entries
 from tracereel._core.executions.agent import AgentScope
 from tracereel._core.executions.scope import Spec
 from tracereel._core.executions.steps import StepSpec
 from tracereel._core.recorder import Recorder
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations import _compat, _packages
+from tracereel.integrations import _compat, _framework_entries, _packages
 from tracereel.integrations._dialects import CHAT, RESPONSES, Dialect
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import (
@@ -32,6 +33,7 @@ from tracereel.providers.base import UNKNOWN_MODEL
 from tracereel.providers.reading import as_data, get, items, json_object, mapping, text
 
 with _packages.needed("openai-agents"):
+    from agents import Runner
     from agents.tracing import TracingProcessor, add_trace_processor, get_trace_provider
 _packages.warn_if_old("openai-agents")
 
@@ -81,6 +83,12 @@ class TracereelProcessor(TracingProcessor):
     def on_span_end(self, span: Any) -> None:
         """End a span."""
         with guard.Guard("openai_agents"):
+            if (known := self._runs.get(span.span_id)) is not None:
+                error = text(get(span.error, "message"))
+                if error is None:
+                    known.taped.returned(known.output)
+                else:
+                    known.taped.raised(FailedRunError(error))
             run = self._runs.end(span.span_id)
             if run is not None:
                 self._ends(run, span)
@@ -102,6 +110,7 @@ class TracereelProcessor(TracingProcessor):
             run.scope = open_scope(spec, parent, {})
             if run.scope is not None:
                 run.scope.attach()
+                run.begin_on_tape()
         self._runs.add(span.span_id, run)
 
     def _begun(self, run: FrameworkRun, data: Any) -> ModelCall | None:
@@ -196,6 +205,13 @@ _installed: Final[list[TracereelProcessor]] = []
 
 def instrument() -> None:
     """Record all Agents SDK runs in this process until `uninstrument`."""
+    for name in framework_entries.FRAMEWORKS["openai-agents"].methods:
+        _framework_entries.watch(
+            Runner,
+            name,
+            f"openai-agents.{name}",
+            leaves_out=("hooks", "run_config", "error_handlers"),
+        )
     # Programs may replace all processors.
     if not _installed or not _compat.is_registered(_installed[0], get_trace_provider()):
         _installed[:] = [TracereelProcessor()]

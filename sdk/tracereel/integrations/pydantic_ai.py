@@ -8,11 +8,14 @@
 
 from typing import Any, Final
 
+from tracereel._core import framework_entries
 from tracereel._core.executions.scope import ExecutionScope
+from tracereel._core.framework_entries import FrameworkEntry
 from tracereel._core.recorder import Recorder
+from tracereel._core.tape_session import RUNS, Live
 from tracereel._redact import values
 from tracereel._runtime import guard
-from tracereel.integrations import _packages
+from tracereel.integrations import _framework_entries, _packages
 from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
 from tracereel.integrations._runs import agent_spec, enter_scope, recorded, tool_spec
@@ -41,8 +44,12 @@ class TracereelCapability(AbstractCapability[Any]):
         name = text(getattr(getattr(ctx, "agent", None), "name", None)) or "agent"
         session = getattr(ctx, "conversation_id", None)
         spec = agent_spec(values.text(name, values.SHORT_LIMIT), session)
-        scope = enter_scope(spec, {"prompt": ctx.prompt}) if self.enabled else None
-        return await _followed(scope, handler(), lambda result: getattr(result, "output", result))
+        with _framework_entries.within(_entry_of(ctx)):
+            scope = enter_scope(spec, {"prompt": ctx.prompt}) if self.enabled else None
+            taped = framework_entries.begin(scope.execution) if scope is not None else RUNS
+            return await _followed(
+                scope, handler(), lambda result: getattr(result, "output", result), taped
+            )
 
     async def wrap_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
@@ -80,14 +87,25 @@ class TracereelCapability(AbstractCapability[Any]):
         return response
 
 
-async def _followed(scope: ExecutionScope | None, work: Any, shown: Any) -> Any:
+def _entry_of(ctx: Any) -> FrameworkEntry | None:
+    """Return the call that begins a run; its history and dependencies belong to the input."""
+    if not framework_entries.is_needed():
+        return None
+    given = {"user_prompt": ctx.prompt, "message_history": list(ctx.messages), "deps": ctx.deps}
+    arguments = {name: value for name, value in given.items() if value not in (None, [])}
+    return framework_entries.entry_of("pydantic-ai.run", ctx.agent, arguments)
+
+
+async def _followed(scope: ExecutionScope | None, work: Any, shown: Any, taped: Live = RUNS) -> Any:
     if scope is None:
         return await work
     try:
         result = await work
     except BaseException as error:
+        taped.raised(error)
         scope.fail(error)
         raise
+    taped.returned(shown(result))
     scope.complete(shown(result))
     return result
 

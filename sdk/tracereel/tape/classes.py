@@ -5,17 +5,19 @@ that the program has loaded, or that it has declared with `declare`.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
+from types import MemberDescriptorType, ModuleType
 from typing import Any, Final
 
 _declared: Final[set[str]] = set()
 _HOOKS: Final = frozenset(
     {"__getattr__", "__getattribute__", "__call__", "__instancecheck__", "__subclasscheck__"}
 )
+_STDLIB: Final = str(Path(os.__file__).parent)
 _STARTED: Final = ("__main__", "__mp_main__")
 """Names of the module that Python was started with; every program has one."""
 
@@ -123,6 +125,41 @@ def dict_of(owner: "type | ModuleType") -> Mapping[str, Any]:
         return held
     found: dict[str, Any] = object.__getattribute__(owner, "__dict__")
     return found
+
+
+def attributes_of(value: object) -> dict[str, Any] | None:
+    """Return the attributes of an object of the program's own classes, without running its code.
+
+    Objects of libraries hold times, counters and connections, so they have none.
+    """
+    kind = type(value)
+    module = sys.modules.get(type.__getattribute__(kind, "__module__"))
+    file = dict_of(module).get("__file__") if isinstance(module, ModuleType) else None
+    if not isinstance(file, str) or _is_library(file):
+        return None
+    found: dict[str, Any] = {}
+    for each in type.__getattribute__(kind, "__mro__"):
+        for name, member in dict_of(each).items():
+            if type(member) is MemberDescriptorType:
+                try:
+                    found[name] = member.__get__(value)
+                except AttributeError:
+                    continue
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        held = {}
+    found |= (
+        {name: item for name, item in held.items() if type(name) is str}
+        if type(held) is dict
+        else {}
+    )
+    return {name: found[name] for name in sorted(found)} or None
+
+
+@lru_cache(maxsize=1024)
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith(_STDLIB)
 
 
 def defines(kind: type, name: str) -> type | None:

@@ -16,6 +16,8 @@ from typing import Any, Final
 from tracereel.tape import classes
 
 TAG: Final = "$"
+STATE: Final = "state"
+"""Field of an opaque object with its attributes."""
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 200_000
 MAX_PROBLEMS: Final = 20
@@ -70,6 +72,8 @@ class EncodedValue:
     problems: tuple[str, ...] = ()
     size: int = 0
     """Approximate length of its JSON text in bytes."""
+    unread: tuple[str, ...] = ()
+    """Problems of the values that can be compared by their type only."""
 
 
 _codecs: Final[list[Codec]] = []
@@ -110,11 +114,15 @@ def add(
     _by_type.clear()
 
 
-def encode(value: Any) -> EncodedValue:
-    """Encode a value; never raises because of the value."""
-    walk = _Encoder()
+def encode(value: Any, *, represent: bool = False) -> EncodedValue:
+    """Encode a value; never raises because of the value.
+
+    Args:
+        represent: whether to keep the attributes of opaque objects of the program, for comparison.
+    """
+    walk = _Encoder(represent=represent)
     data = walk.pack(value)
-    return EncodedValue(data, tuple(walk.problems), walk.size)
+    return EncodedValue(data, tuple(walk.problems), walk.size, tuple(walk.unread))
 
 
 def decode(data: Data) -> Any:
@@ -134,9 +142,11 @@ def decode(data: Data) -> Any:
 
 
 class _Encoder:
-    def __init__(self) -> None:
+    def __init__(self, *, represent: bool = False) -> None:
         self.problems: list[str] = []
+        self.unread: list[str] = []
         self.size = 0
+        self._represent = represent
         self._around: set[int] = set()
         self._nodes = 0
 
@@ -181,16 +191,21 @@ class _Encoder:
             return {TAG: "map", "v": [[pack(key), pack(item)] for key, item in value.items()]}
         codec = codec_of(kind)
         if codec is None:
-            return self._opaque(kind, "is of a type that is not known")
+            held = classes.attributes_of(value) if self._represent else None
+            state = None if held is None else {name: pack(item) for name, item in held.items()}
+            return self._opaque(kind, "is of a type that is not known", state)
         fields = codec.encode(value, pack)
         self.size += sum(len(each) for each in fields.values() if type(each) is str)
         return {TAG: codec.tag, **fields}
 
-    def _opaque(self, kind: type, reason: str) -> Data:
+    def _opaque(self, kind: type, reason: str, state: dict[str, Data] | None = None) -> Data:
         name = classes.path_of(kind)
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(f"{name} {reason}")
-        return {TAG: "opaque", "type": name, "reason": reason}
+            if state is None:
+                self.unread.append(f"{name} {reason}")
+        found = {TAG: "opaque", "type": name, "reason": reason}
+        return found if state is None else {**found, STATE: state}
 
 
 def codec_of(kind: type) -> Codec | None:

@@ -276,11 +276,13 @@ def _record(value: Any, pack: Any) -> dict[str, Data]:
 
 
 _type(TypeRecord, "record", _record, _dataclass)
-_type(
-    Opaque,
+# `Opaque` is a dataclass too, and the first codec that accepts a type is used.
+add(
     "opaque",
+    lambda given: given is Opaque,
     lambda v, _pack: {"type": v.type, "reason": v.reason},
     lambda d, _unpack: Opaque(d["type"], d.get("reason", "")),
+    first=True,
 )
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from tracereel._core import framework_entries
 from tracereel._core.wrapping import BOUNDARY, TRACED
 from tracereel.tape import classes, modules
 from tracereel.tape.format import Tape, TapeError
@@ -123,6 +124,13 @@ def entry_point(tape: Tape, announce: modules.Announce | None = None) -> Any:
             owner, found = found, modules.member(found, part)
         except KeyError:
             raise TapeError(f"{path!r} is not there; {_OTHERWISE}") from None
+    if call := tape.header.get("framework"):
+        try:
+            return framework_entries.load(str(call), found)
+        except ValueError as error:
+            raise TapeError(
+                f"{path!r} cannot be called as {call}: {error}; {_OTHERWISE}"
+            ) from error
     inner = found.__func__ if type(found) in (classmethod, staticmethod) else found
     if not callable(inner):
         raise TapeError(f"{path!r} is not a function but {type(inner).__name__}")

@@ -9,13 +9,15 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 - `chunk`, `end`: a stream item or the end of a call (`how`, value `v`). `q` is the order among all
   results, `g` the event loop iteration, `s` whether it had to wait, `w` whether a plain function
   returned a coroutine, `u` the tokens of a model call, `m` those recorded inside of the call;
+- `status`: how an agent or pipeline `n` ended (`how`, `confidence`, class of its exception `c`);
 - `decision`: its `type`, outcome `v`, and candidates `among` if known;
 - `blob`: a value that other records refer to; `problem`: a reason why the run is not fully
-  replayable;
+  replayable, `outside` if it is about something outside of recorded calls;
 - `closed`: the end of the run and its result;
 - `replayed`: the outcome of a re-execution (module `outcome`), alone in its part.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +28,7 @@ import msgspec
 from msgspec import field
 
 from tracereel.errors import TracereelError
-from tracereel.tape import payloads
+from tracereel.tape import moves, payloads
 from tracereel.tape.inner_usage import InnerUsage
 
 VERSION: Final = 1
@@ -65,6 +67,7 @@ class _Run(TypedDict, total=False):
     n: _Number
     form: str
     object: bool
+    framework: str | None
     exact: bool
     redaction: _Redaction | None
     environment: dict[str, str] | None
@@ -141,9 +144,20 @@ class TapeDecision(msgspec.Struct, eq=False):
     """Candidates, if known."""
 
 
+class TapeStatus(msgspec.Struct, eq=False):
+    """How an agent or pipeline ended."""
+
+    call: _Number = field(name="n")
+    how: str
+    confidence: float | None = None
+    kind: str | None = field(name="c", default=None)
+    """Class of its exception."""
+
+
 class _Problem(TypedDict):
     state: Literal["partly", "no"]
     reason: str
+    outside: NotRequired[bool]
 
 
 class _Closed(TypedDict):
@@ -164,6 +178,7 @@ _SHAPES: Final[dict[str, Any]] = {
     "chunk": Given,
     "end": Given,
     "decision": TapeDecision,
+    "status": TapeStatus,
     "problem": _Problem,
     "closed": _Closed,
     "blob": _Blob,
@@ -182,6 +197,11 @@ class Tape:
     closed: Mapping[str, Any] | None
     problems: tuple[tuple[State, str], ...]
     records: tuple[Mapping[str, Any], ...]
+    """Records as they were stored."""
+    statuses: Mapping[int, TapeStatus] = dataclasses.field(default_factory=dict)
+    """How agents and pipelines ended, by the number of their call."""
+    moved: moves.Moves = moves.NONE
+    """Names that have changed since; everything else here has the new ones."""
 
     @property
     def trace_id(self) -> str:
@@ -211,9 +231,16 @@ class Tape:
             found.append("the tape ends before the run did: it replays up to there")
         return tuple(dict.fromkeys(found))
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Return what the run did outside of its recorded calls, as far as it was seen."""
+        found = [each for each in self.records if each["r"] == "problem" and each.get("outside")]
+        return tuple(dict.fromkeys(str(each["reason"]) for each in found))
+
     def data(self, reference: str | None) -> Any:
         """Return the data of a reference."""
-        return payloads.read(reference, self.blobs)
+        data = payloads.read(reference, self.blobs)
+        return self.moved.data(data) if self.moved.classes else data
 
     def roots(self) -> list[Call]:
         """Return the outermost calls."""
@@ -262,11 +289,16 @@ def load(path: str | Path) -> Tape:
 def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "this") -> Tape:
     """Parse the parts of a tape; a truncated last line is ignored.
 
-    If there are several tapes, return the one that began first.
+    If there are several tapes, return the one that began first. Names that `tracereel-moves.toml`
+    lists are replaced.
 
     Raises:
         TapeError: there is no tape.
     """
+    try:
+        moved = moves.current()
+    except moves.MovesError as error:
+        raise TapeError(str(error)) from error
     found: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
     for line in lines:
         body = _body(line)
@@ -279,7 +311,7 @@ def parse(lines: Iterable[bytes | str | Mapping[str, Any]], *, where: str = "thi
     damage: Exception | None = None
     for tape_id, parts in found.items():
         try:
-            tapes.append(_tape(tape_id, parts))
+            tapes.append(_tape(tape_id, parts, moved))
         except (ValueError, TypeError, RecursionError) as error:
             damage = damage or error  # another tape of the run may be intact
     if not tapes:
@@ -312,7 +344,7 @@ def _is_outcome(body: Mapping[str, Any]) -> bool:
     return isinstance(first, Mapping) and first.get("r") == "replayed"
 
 
-def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
+def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]], moved: moves.Moves) -> Tape:
     problems: list[tuple[State, str]] = []
     records: list[Mapping[str, Any]] = []
     for expected in range(max(parts) + 1):
@@ -325,15 +357,17 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
     closed: Mapping[str, Any] | None = None
     calls: dict[int, Call] = {}
     decisions: list[TapeDecision] = []
+    statuses: dict[int, TapeStatus] = {}
     begun = given = 0
-    for record in records:
+    for stored in records:
+        record = moved.renamed(stored) if isinstance(stored, Mapping) else stored
         found = _read(record)
         kind = record["r"]
         if kind == "run":
             header = header or record
         elif kind == "open":
             found.after, found.chunks, found.end, found.children = given, [], None, []
-            calls[found.number] = _with_hash(found)
+            calls[found.number] = _with_hash(found, moved)
             begun = max(begun, found.number)
         elif kind in ("end", "chunk"):
             given += 1
@@ -347,6 +381,9 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
                     call.end = found
         elif kind == "decision":
             decisions.append(found)
+        elif kind == "status":
+            found.kind = moved.class_named(found.kind)
+            statuses[found.call] = found
         elif kind == "problem":
             problems.append((record["state"], record["reason"]))
         elif kind == "closed":
@@ -355,13 +392,22 @@ def _tape(tape_id: str, parts: dict[int, list[Mapping[str, Any]]]) -> Tape:
         if (parent := calls.get(call.parent)) is not None:
             parent.children.append(call)
     blobs = payloads.blobs_of(records)
-    return Tape(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records))
+    tape = Tape(
+        *(tape_id, header, calls, decisions, blobs, closed, tuple(problems), tuple(records)),
+        statuses=statuses,
+        moved=moved,
+    )
+    if any(map(moved.mentioned, blobs.values())):
+        for call in calls.values():
+            if call.arguments is not None and call.arguments[:1] == "#":
+                call.arguments_hash = payloads.hash_of(tape.data(call.arguments))
+    return tape
 
 
-def _with_hash(call: Call) -> Call:
+def _with_hash(call: Call, moved: moves.Moves) -> Call:
     if not call.arguments_hash and call.arguments is not None and call.arguments[:1] == "=":
         # The hash of inline arguments is not recorded.
-        call.arguments_hash = payloads.hash_of(payloads.read(call.arguments, {}))
+        call.arguments_hash = payloads.hash_of(moved.data(payloads.read(call.arguments, {})))
     return call
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tracereel import semconv
-from tracereel._core import envelope
+from tracereel._core import envelope, framework_entries
 from tracereel._core.context import Execution
 from tracereel._core.recorder import Recorder
 from tracereel._redact.event_redaction import CONTENT
@@ -88,9 +88,14 @@ class TapeSettings:
             record["code"] = source_hash(function)
             if needs_object(function):
                 record["object"] = True
-            if folder := classes.folder_of_program():
-                record["folder"] = folder
+        elif (entry := framework_entries.current.get()) is not None:
+            record["entry"] = _importable(entry.path)
+            record["framework"] = entry.call
+        if record.get("entry") and (folder := classes.folder_of_program()):
+            record["folder"] = folder
         tape.begin(record)
+        if reason := _not_callable(execution.kind, function, record):
+            tape.problem("partly", reason)
         tape.write()
 
     def _record(self, execution: "Execution") -> dict[str, Any]:
@@ -219,6 +224,23 @@ def _commit() -> str | None:
             if head.exists():
                 return None
     return None
+
+
+def _importable(path: str) -> str:
+    module, _, name = path.partition(":")
+    return f"{classes.importable(module)}:{name}" if path else ""
+
+
+def _not_callable(kind: str, function: Any, record: Mapping[str, Any]) -> str:
+    """Return why a replay cannot call the beginning of a run by itself, or an empty string."""
+    if function is None and record.get("framework"):
+        call, path = record["framework"], record["entry"]
+        return (
+            "" if path else f"the run began with {call} of an object that no module's variable has"
+        )
+    if function is None:
+        return f"the run began with a block of {kind}, which cannot be called again"
+    return ""
 
 
 @lru_cache(maxsize=1024)

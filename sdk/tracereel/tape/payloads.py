@@ -1,7 +1,8 @@
 """Payloads of a tape: redacted JSON texts, deduplicated by hash.
 
 A short text is stored inline (`=text`), a longer one as a blob (`#hash`). The longer parts of a
-long list or object are blobs too, so a conversation that grows with every call is stored once.
+long list or object are blobs too, and lists refer to earlier ones (module `spliced_lists`), so a
+conversation that grows with every call is stored once.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import msgspec
 
 from tracereel._redact.event_redaction import Privacy
 from tracereel.tape import codec, codec_objects, codec_types
+from tracereel.tape.spliced_lists import SPLICED, SplicedLists, cut, length
 
 __all__ = ["Packed", "Payloads", "finish", "hash_of", "pack", "read", "text_of"]
 
@@ -42,18 +44,20 @@ class Packed:
     data: Any
     problems: tuple[str, ...]
     redacted: bool
+    unread: tuple[str, ...] = ()
+    """Problems of the values that can be compared by their type only."""
 
 
-def pack(value: Any, privacy: Privacy | None) -> Packed:
-    """Return a value as redacted data."""
-    return _redacted(codec.encode(value), privacy)
+def pack(value: Any, privacy: Privacy | None, *, represent: bool = False) -> Packed:
+    """Return a value as redacted data, with the attributes of opaque objects if asked for."""
+    return _redacted(codec.encode(value, represent=represent), privacy)
 
 
 def _redacted(encoded: codec.EncodedValue, privacy: Privacy | None) -> Packed:
     if privacy is None:
-        return Packed(encoded.data, encoded.problems, redacted=False)
+        return Packed(encoded.data, encoded.problems, redacted=False, unread=encoded.unread)
     data, redacted = privacy.payload(encoded.data)
-    return Packed(data, encoded.problems, redacted)
+    return Packed(data, encoded.problems, redacted, encoded.unread)
 
 
 def finish(encoded: codec.EncodedValue, privacy: Privacy | None) -> tuple[bytes, Packed]:
@@ -89,6 +93,7 @@ class Payloads:
     def __init__(self, write: Callable[[dict[str, Any]], None]) -> None:
         self._write = write
         self._known: set[str] = set()
+        self._lists = SplicedLists()
 
     def put(self, data: Any) -> str | None:
         """Store data and return its reference, or `None` if it is too long."""
@@ -100,25 +105,27 @@ class Payloads:
             return "=" + text.decode()
         if len(text) > MAX_TEXT:
             return None
-        if len(text) > 4 * PART and text[:1] in (b"[", b"{"):
-            text = _encoder.encode(self._split(msgspec.json.decode(text), _SPLIT_DEPTH))
-        return "#" + self._blob(text)
+        return "#" + self._stored(text, _SPLIT_DEPTH)
 
-    def _split(self, data: Any, depth: int) -> Any:
-        if type(data) is list:
-            return [self._part(item, depth) for item in data]
-        return {key: self._part(item, depth) for key, item in data.items()}
+    def _stored(self, text: bytes, depth: int) -> str:
+        """Store a text, a long list or object in parts, and return its name."""
+        if depth < 0 or len(text) <= 4 * PART or text[:1] not in (b"[", b"{"):
+            return self._blob(text)
+        if text[:1] == b"{":
+            fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            parts = {key: self._part(item, depth) for key, item in fields.items()}
+            return self._blob(_encoder.encode(parts))
+        items = msgspec.json.decode(text, type=list[msgspec.Raw])
+        return self._lists.store(
+            [self._part(item, depth) for item in items],
+            lambda data: self._blob(_encoder.encode(data)),
+        )
 
-    def _part(self, data: Any, depth: int) -> Any:
-        kind = type(data)
-        if (kind is str and len(data) < PART) or kind not in (str, list, dict):
-            return data
-        text = _encoder.encode(data)
-        if len(text) < PART:
-            return data
-        if kind is not str and depth > 0 and len(text) > 4 * PART:
-            text = _encoder.encode(self._split(data, depth - 1))
-        return {codec.TAG: _REF, "h": self._blob(text)}
+    def _part(self, item: msgspec.Raw, depth: int) -> msgspec.Raw:
+        text = bytes(item)
+        if len(text) < PART or text[:1] not in (b'"', b"[", b"{"):
+            return item
+        return msgspec.Raw(_encoder.encode({codec.TAG: _REF, "h": self._stored(text, depth - 1)}))
 
     def _blob(self, text: bytes) -> str:
         name = _digest(text)
@@ -166,20 +173,24 @@ class _Joiner:
         self._around: list[str] = []
 
     def blob(self, name: object) -> Any:
-        text = self._blobs.get(name) if isinstance(name, str) else None
-        if text is None or not isinstance(name, str):
-            raise MissingPayloadError(f"the payload {name} is not on the tape")
+        text = self._text(name)
         if name in self._around:
             raise MissingPayloadError(f"the payload {name} refers to itself")
-        self._left -= max(len(text), PART)
-        if self._left < 0:
-            raise MissingPayloadError(f"the value is longer than {MAX_TEXT} bytes")
         if len(self._around) > 2 * _SPLIT_DEPTH:
             raise MissingPayloadError("the value refers to other values too deeply")
-        self._around.append(name)
+        self._around.append(str(name))
         joined = self._joined(msgspec.json.decode(text))
         self._around.pop()
         return joined
+
+    def _text(self, name: object) -> str:
+        text = self._blobs.get(name) if isinstance(name, str) else None
+        if text is None:
+            raise MissingPayloadError(f"the payload {name} is not on the tape")
+        self._left -= max(len(text), PART)
+        if self._left < 0:
+            raise MissingPayloadError(f"the value is longer than {MAX_TEXT} bytes")
+        return text
 
     def _joined(self, data: Any) -> Any:
         if type(data) is list:
@@ -188,7 +199,30 @@ class _Joiner:
             return data
         if data.get(codec.TAG) == _REF:
             return self.blob(data.get("h"))
+        if data.get(codec.TAG) == SPLICED:
+            return self._items(_pieces_in(data))
         return {key: self._joined(item) for key, item in data.items()}
+
+    def _items(self, pieces: list[Any]) -> list[Any]:
+        """Return the items of pieces; their chain may be longer than the stack."""
+        found: list[Any] = []
+        waiting = cut(pieces, 0, sum(map(length, pieces)))[::-1]
+        while waiting:
+            piece = waiting.pop()
+            if type(piece) is list:
+                found += map(self._joined, piece)
+            else:
+                earlier = msgspec.json.decode(self._text(piece.get("h")))
+                inner = [earlier] if type(earlier) is list else _pieces_in(earlier)
+                waiting += cut(inner, piece["from"], piece["to"])[::-1]
+        return found
+
+
+def _pieces_in(data: Any) -> list[Any]:
+    if type(data) is dict and data.get(codec.TAG) == SPLICED and type(data.get("v")) is list:
+        pieces: list[Any] = data["v"]
+        return pieces
+    raise MissingPayloadError("a list continues a value that is no list")
 
 
 def blobs_of(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel.errors import NotAllowedError
-from tracereel.tape import codec, elsewhere
+from tracereel.tape import codec, elsewhere, endings
 from tracereel.tape.call_matching import CallPosition, left_at_default
 from tracereel.tape.decision_matching import MATCHED, NOT_RECORDED, DecisionMatching
-from tracereel.tape.differences import differences, ends_alike, shown
+from tracereel.tape.differences import differences, shown
 from tracereel.tape.divergence import (
     Divergence,
     DivergenceError,
@@ -29,6 +29,7 @@ from tracereel.tape.permissions import Permissions
 from tracereel.tape.report import Ending, How, Report
 from tracereel.tape.result_order import Reel
 from tracereel.tape.serving import Forced, LiveCall, MadeCall, RepeatedCall, RootCall, ServedCall
+from tracereel.tape.statuses import COMPARED, ScopeCall
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -213,7 +214,7 @@ class Player(TapeSession):
             self.reel.done(given)
 
     def _scope(self, made: MadeCall, parent: CallPosition, path: str, data: dict[str, Any]) -> Live:
-        call = None
+        call = exact = None
         if not parent.inside:
             exact = parent.exact(made.kind, made.name, hash_of(data))
             call = exact or parent.nearest(made.kind, made.name)
@@ -222,7 +223,17 @@ class Player(TapeSession):
             made.execution.place = place
         root = parent is self._root and not self._rooted and call is not None
         self._rooted = self._rooted or root
-        return RootCall(self) if root else RUNS
+        status, known = None, call if root else exact
+        if known is not None and made.execution is not None and made.kind in COMPARED:
+            status = ScopeCall(self, known, path, made.execution)
+        return RootCall(self, status) if root else status or RUNS
+
+    def differs(self, divergence: Divergence) -> None:
+        """Report that an agent or pipeline has ended otherwise."""
+        if not self.live and not self._stopped() and not self.options.branch:
+            with self._lock:
+                self._detector.confirm()
+                self.diverged(divergence)
 
     def _place_of(self, around: "Execution | None") -> CallPosition:
         if around is None or OUTSIDE in around.notes:
@@ -370,21 +381,15 @@ class Player(TapeSession):
         if how == "cancelled" and self.report.divergences:
             return  # the end of a stopped run
         with self._lock:
-            packed = pack(value, self.privacy)
+            packed = pack(value, self.privacy, represent=True)
             at = raised_at(value) if isinstance(value, BaseException) else None
             self.report.ending = Ending(how, packed.data, at)
             self._detector.at_the_end()
             self._decisions_left()
             if not self.options.compare_output or closed["how"] == "block":
                 return
-            self.report.note_unread("the result of the run", packed)
-            recorded = self.tape.data(closed["v"]) if closed.get("v") else None
-            if closed["how"] == how and ends_alike(how, packed.data, recorded):
-                return
-            name = str(self.tape.header.get("name"))
-            detail = "" if closed["how"] == how else f"it {how}, and {closed['how']} on the tape"
-            differing = differences(recorded, packed.data)
-            self.diverged(Divergence("output", name, name, 0, differing, detail=detail))
+            if differing := endings.difference(self.tape, self.report, how, packed):
+                self.diverged(differing)
 
     def finish(self) -> None:
         """End the re-execution and report missing calls."""

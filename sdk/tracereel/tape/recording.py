@@ -12,13 +12,14 @@ from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
-from tracereel.tape import classes, header, inner_usage
+from tracereel.tape import classes, header, inner_usage, outside
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
 from tracereel.tape.inner_usage import USAGE, InnerUsage, Way
 from tracereel.tape.overrides import encoded_candidates
 from tracereel.tape.run_tape import RunTape, TapeNode
+from tracereel.tape.statuses import COMPARED, status_of
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -33,18 +34,29 @@ class _RecordedCall(Live, TapeNode):
     """Call that runs and is recorded."""
 
     __slots__ = (
-        *("_awaited", "_gate", "_items", "_opened", "_root"),
-        *("boundary", "holds", "notes", "used"),
+        *("_around", "_awaited", "_gate", "_items", "_opened", "_root"),
+        *("boundary", "compared", "holds", "notes", "used"),
     )
     changes = False
     holds: bool
 
     def __init__(
-        self, tape: RunTape, *, boundary: bool, gate: Any = None, root: "TraceState | None" = None
+        self,
+        tape: RunTape,
+        *,
+        boundary: bool,
+        gate: Any = None,
+        root: "TraceState | None" = None,
+        around: TapeNode | None = None,
     ) -> None:
         self.tape = tape
         self.covered = False
+        self.bare = 0
+        self._around = around
+        """Node around a boundary that is no execution."""
         self.boundary = boundary
+        self.compared = False
+        """Whether its status is compared: an agent or pipeline."""
         self._root = root
         # `running_loop_or_none` does not raise, so calls without a loop stay cheap.
         self._opened = tape.turns.mark(1) if running_loop_or_none() is not None else None
@@ -66,7 +78,13 @@ class _RecordedCall(Live, TapeNode):
     async def hold_async(self) -> None:
         await self._gate.wait_async()
 
+    def _ended(self) -> None:
+        if self._around is not None:
+            self._around.bare -= 1
+            self._around = None
+
     def returned(self, result: Any) -> None:
+        self._ended()
         try:
             if self.boundary:
                 taken = encode(result)
@@ -76,6 +94,8 @@ class _RecordedCall(Live, TapeNode):
                     )
                 else:
                     self._give("returned", taken)
+            elif self.compared:
+                self.tape.status(self, status_of("returned", result, self.notes))
             if self._root is not None:
                 items = self._items
                 whole = result if items is None else {"items": items, "result": result}
@@ -84,12 +104,15 @@ class _RecordedCall(Live, TapeNode):
             guard.report("tape", error)
 
     def raised(self, error: BaseException) -> None:
+        self._ended()
         with guard.Guard("tape"):
             how = "raised"
             if error_details.cancels(error):
                 how = "closed" if isinstance(error, GeneratorExit) else "cancelled"
             if self.boundary:
                 self._give(how, encode(error))
+            elif self.compared and how == "raised":
+                self.tape.status(self, status_of(how, error, self.notes))
             if how == "raised":
                 self.tape.keep()
             if how == "closed" and self._items is not None:
@@ -108,7 +131,7 @@ class _RecordedCall(Live, TapeNode):
 
     def _close(self, how: str, value: Any) -> None:
         if self._root is not None:
-            self.tape.close(how, encode(value))
+            self.tape.close(how, encode(value, represent=True))
             if self._root.tape is self.tape:
                 self._root.tape = None
 
@@ -176,7 +199,10 @@ class Recordings(TapeSession):
                 boundary=boundary,
                 gate=self._settings.gate if boundary and not parent.inside else None,
                 root=owner.trace if root else None,
+                around=parent if boundary and execution is None else None,
             )
+            if execution is None:
+                parent.bare += boundary
             tape.open(
                 call,
                 parent,
@@ -194,10 +220,11 @@ class Recordings(TapeSession):
                 self._settings.describe(tape, call, owner, function, form)
             if execution is not None:
                 execution.tape = call
+            call.compared = kind in COMPARED
+            if execution is not None and (kind == "llm" or call.compared):
+                call.notes = execution.notes
             if kind == "llm":
                 parent.covered = True
-                if execution is not None:
-                    call.notes = execution.notes
             return call
         except Exception as error:  # noqa: BLE001 - on an internal error the call runs unrecorded
             guard.report("tape", error)
@@ -263,7 +290,10 @@ class Recordings(TapeSession):
         found = trace.tape
         if found is None:
             framework_tools.install()
+            outside.began_apart(execution)
             found = trace.tape = self._settings.tape_for(execution) or _NOT_RECORDED
+            if isinstance(found, RunTape):
+                outside.watch(found)
         return found if isinstance(found, RunTape) else None
 
     def _node_of(self, around: "Execution | None", owner: "Execution") -> TapeNode | None:

@@ -168,7 +168,7 @@ class Report:
 
     def note_unread(self, what: str, packed: Packed) -> None:
         """Note objects that are compared by type only."""
-        for problem in packed.problems:
+        for problem in packed.unread:
             if problem.startswith("builtins:"):
                 continue  # functions and generators have nothing to compare
             text = f"{what} ({problem})"

@@ -19,6 +19,7 @@ from tracereel._runtime.clock import sortable_id
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel._runtime.wakeup import Wakeup
 from tracereel.tape import format as tape_format
+from tracereel.tape import outside
 from tracereel.tape.codec import EncodedValue
 from tracereel.tape.inner_usage import InnerUsage
 from tracereel.tape.loop_ticks import AllTurns
@@ -113,12 +114,14 @@ _recorder.before_flush.append(_batch_writer.write)
 class TapeNode:
     """Call in progress: its tape, its number, and whether it is inside a boundary."""
 
-    __slots__ = ("covered", "inside", "number", "tape")
+    __slots__ = ("bare", "covered", "inside", "number", "tape")
 
     def __init__(self, tape: "RunTape", number: int = 0, *, inside: bool = False) -> None:
         self.tape = tape
         self.number = number
         self.inside = inside
+        self.bare = 0
+        """Number of open boundaries directly in it that are no executions."""
         self.covered = False
         """Whether a model call in it is on the tape."""
 
@@ -156,6 +159,11 @@ class RunTape:
         self._called = False
         """Whether a write is scheduled."""
         _batch_writer.tapes.add(self)
+
+    @property
+    def open_calls(self) -> int:
+        """Number of boundaries that have begun and not ended."""
+        return self._open
 
     def begin(self, record: dict[str, Any]) -> None:
         """Add the header record."""
@@ -270,13 +278,28 @@ class RunTape:
         with self._lock:
             self._add(record, _size(value) + _size(among))
 
-    def problem(self, state: str, reason: str) -> None:
-        """Record a reason why the run is not, or not fully, replayable."""
+    def status(self, node: TapeNode, fields: dict[str, Any]) -> None:
+        """Record how an agent or pipeline ended."""
+        with self._lock:
+            self._add({"r": "status", "n": node.number, **fields}, 0)
+
+    def problem(self, state: str, reason: str, *, outside: bool = False) -> None:
+        """Record a reason why the run is not, or not fully, replayable.
+
+        Args:
+            outside: whether it is about something that was seen outside of recorded calls.
+        """
         with self._lock:
             self.refused = self.refused or state == "no"
-            if reason not in self._reasons and len(self._reasons) < MAX_REASONS:
-                self._reasons.add(reason)
-                self._add({"r": "problem", "state": state, "reason": reason}, 0)
+            if reason in self._reasons or len(self._reasons) > MAX_REASONS:
+                return
+            if len(self._reasons) == MAX_REASONS:
+                reason = f"there are more reasons; the first {MAX_REASONS} are listed"
+            self._reasons.add(reason)
+            record: dict[str, Any] = {"r": "problem", "state": state, "reason": reason}
+            if outside:
+                record["outside"] = True
+            self._add(record, 0)
 
     def close(self, how: str, value: EncodedValue | None) -> None:
         """Record the end of the run."""
@@ -287,6 +310,7 @@ class RunTape:
             if value is not None:
                 record["v"] = value
             self._add(record, _size(value))
+            outside.unwatch(self)
             if self._held:
                 self._forget()
             else:
@@ -361,13 +385,15 @@ class RunTape:
             name = names.get(number, "a call") if kind == "chunk" else names.pop(number, "a call")
             if reference is None:
                 self.problem("partly", f"a result of {name} was too long to be kept")
-            self._check(name, packed)
+            self._check(f"a result of {name}", packed)
         elif "among" in record:
             record["among"] = self._payloads.put_text(finish(record["among"], self.privacy)[0])
         return reference
 
     def _finish_arguments(self, record: dict[str, Any]) -> None:
         text, packed = finish(record["a"], self.privacy)
+        if record["n"] == 1 and record["c"] != "block":
+            self._check("an argument of the run", packed)
         if len(text) > INLINE:
             # The reader computes the hash of short arguments.
             record["h"] = hash_of(packed.data)
@@ -377,11 +403,11 @@ class RunTape:
         record.pop("scope", None)
         record["a"] = self._payloads.put_text(text)
 
-    def _check(self, name: str, value: Packed) -> None:
+    def _check(self, what: str, value: Packed) -> None:
         if value.redacted:
-            self.problem("partly", f"a result of {name} holds something that was redacted")
+            self.problem("partly", f"{what} holds something that was redacted")
         for problem in value.problems:
-            self.problem("partly", f"a result of {name} could not be kept: {problem}")
+            self.problem("partly", f"{what} could not be kept: {problem}")
 
 
 def _size(value: EncodedValue | None) -> int:

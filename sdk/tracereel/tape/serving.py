@@ -16,6 +16,7 @@ from tracereel.tape.inner_usage import USAGE, repeat
 from tracereel.tape.overrides import Override
 from tracereel.tape.recording import MAX_ITEMS
 from tracereel.tape.result_order import NOT_GIVEN, StalledError
+from tracereel.tape.statuses import ScopeCall
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -39,10 +40,11 @@ class MadeCall:
 class RootCall(Live):
     """Outermost call of the run; its result is compared with the tape."""
 
-    __slots__ = ("_items", "_player")
+    __slots__ = ("_items", "_player", "_status")
 
-    def __init__(self, player: "Player") -> None:
+    def __init__(self, player: "Player", status: ScopeCall | None) -> None:
         self._player = player
+        self._status = status
         self._items: list[Any] | None = None
 
     def returned(self, result: Any) -> None:
@@ -50,6 +52,8 @@ class RootCall(Live):
         items = self._items
         whole = result if items is None else {"items": items, "result": result}
         self._player.ended("returned", whole)
+        if self._status is not None:
+            self._status.returned(result)
 
     def raised(self, error: BaseException) -> None:
         """Compare the exception of the run."""
