@@ -14,8 +14,7 @@ _STYLES: Final = {"changed": "red", "prompt_changed": "yellow", "inconclusive": 
 
 def lines_of(summary: FleetSummary, policy: FleetPolicy, terminal: Terminal) -> Iterator[str]:
     """Yield the lines of a report."""
-    counts = ", ".join(f"{count} {kind}" for kind, count in summary.counts.items() if count)
-    yield f"{summary.total} runs: {counts or 'none'}; coverage {summary.coverage:.1%}"
+    yield str(summary)
     for each in summary.culprits:
         yield f"A fresh process for each run: {clean(each)}."
     for each in summary.networks:

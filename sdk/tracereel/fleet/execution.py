@@ -86,6 +86,8 @@ def verdict_of(report: Report, tape: Tape, root: str) -> RunVerdict:
         verdict=report.verdict,
         causes=causes,
         text="" if report.verdict == "same" else str(report)[:MAX_TEXT],
+        recorded_end=report.recorded.how if report.recorded is not None else "",
+        end=report.ending.how if report.ending is not None else "",
         not_compared=tuple(report.not_compared),
         calls=report.call_count,
     )

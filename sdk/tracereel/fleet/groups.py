@@ -11,7 +11,9 @@ KINDS: Final = ("same", "changed", "prompt_changed", "inconclusive", "flaky")
 FAILING: Final = ("changed", "prompt_changed", "inconclusive", "flaky")
 """Verdicts that a policy can name."""
 _COVERED: Final = ("same", "changed", "prompt_changed")
-_ORDER: Final = {kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive"))}
+_ORDER: Final = {
+    kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive", "same"))
+}
 MAX_FOLLOWING: Final = 5
 
 
@@ -68,6 +70,10 @@ class FleetSummary:
         covered = sum(self.counts[kind] for kind in _COVERED)
         return covered / self.total if self.total else 0.0
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.counts.items() if count)
+        return f"{self.total} runs: {counts or 'none'}; coverage {self.coverage:.1%}"
+
 
 @dataclass(frozen=True, slots=True)
 class FleetPolicy:
@@ -79,19 +85,28 @@ class FleetPolicy:
     def failures(self, summary: FleetSummary) -> list[str]:
         """Return why the runs do not pass."""
         found = [
-            f"{summary.counts[kind]} {'run is' if summary.counts[kind] == 1 else 'runs are'} {kind}"
+            f"{counted(summary.counts[kind])} {kind}"
             for kind in FAILING
             if kind in self.fail_on and summary.counts[kind]
         ]
-        if summary.coverage < self.min_coverage:
-            found.append(f"coverage is {summary.coverage:.1%}; expected {self.min_coverage:.1%}")
-        return found
+        return found + list(filter(None, [self.uncovered(summary)]))
+
+    def uncovered(self, summary: FleetSummary) -> str:
+        """Return that the coverage is too low, or an empty string."""
+        if summary.coverage >= self.min_coverage:
+            return ""
+        return f"coverage is {summary.coverage:.1%}; expected {self.min_coverage:.1%}"
+
+
+def counted(runs: int) -> str:
+    """Return a number of runs with its verb."""
+    return f"{runs} run is" if runs == 1 else f"{runs} runs are"
 
 
 def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
     """Sort verdicts by cause."""
     counts = dict.fromkeys(KINDS, 0)
-    members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
+    differing: list[RunVerdict] = []
     flaky: list[RunVerdict] = []
     culprits, networks, unread = Counter[str](), Counter[str](), Counter[str]()
     cpu_seconds = 0.0
@@ -104,18 +119,26 @@ def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
         if each.flaky:
             flaky.append(each)
         elif each.verdict != "same":
-            members[each.verdict, each.cause].append(each)
-    groups = [_group(verdict, cause, runs) for (verdict, cause), runs in members.items()]
-    groups.sort(key=lambda group: (_ORDER[group.verdict], -len(group.runs), group.cause))
+            differing.append(each)
     return FleetSummary(
         counts,
-        tuple(groups),
+        tuple(by_cause(differing)),
         tuple(sorted(flaky, key=lambda each: each.trace_id)),
         tuple(culprits),
         tuple(networks),
         dict(unread.most_common(20)),
         round(cpu_seconds, 3),
     )
+
+
+def by_cause(verdicts: Iterable[RunVerdict]) -> list[CauseGroup]:
+    """Return groups of runs with the same verdict and first cause, the worst and largest first."""
+    members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
+    for each in verdicts:
+        members[each.verdict, each.cause].append(each)
+    groups = [_group(verdict, cause, runs) for (verdict, cause), runs in members.items()]
+    groups.sort(key=lambda group: (_ORDER[group.verdict], -len(group.runs), group.cause))
+    return groups
 
 
 def _group(verdict: str, cause: Cause, runs: Sequence[RunVerdict]) -> CauseGroup:

@@ -61,7 +61,7 @@ def as_junit(summary: FleetSummary, policy: FleetPolicy) -> bytes:
         found = ET.SubElement(
             case, "failure" if fails else "skipped", message=_xml(str(group.cause))
         )
-        found.text = _xml("\n".join(_lines(group)))
+        found.text = _xml(text_of(group))
     if summary.flaky:
         fails = "flaky" in policy.fail_on
         failed, skipped = failed + fails, skipped + (not fails)
@@ -81,6 +81,11 @@ def as_junit(summary: FleetSummary, policy: FleetPolicy) -> bytes:
 
 def _case(suite: ET.Element, name: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", classname="tracereel.fleet", name=_xml(name)[:500])
+
+
+def text_of(group: CauseGroup) -> str:
+    """Return a group as text: the report of its example, and what it hits."""
+    return "\n".join(_lines(group))
 
 
 def _lines(group: CauseGroup) -> Iterator[str]:
@@ -108,7 +113,6 @@ def _xml(text: str) -> str:
 def as_html(summary: FleetSummary, policy: FleetPolicy) -> str:
     """Return the report as one page without scripts or links."""
     failures = policy.failures(summary)
-    counts = ", ".join(f"{count} {kind}" for kind, count in summary.counts.items() if count)
     passed = "passed" if not failures else f"failed: {'; '.join(failures)}"
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
@@ -116,7 +120,7 @@ def as_html(summary: FleetSummary, policy: FleetPolicy) -> str:
         '<meta name=viewport content="width=device-width">',
         f"<title>Fleet replay: {_text(passed)}</title><style>{_STYLE}</style>",
         f"<h1>Fleet replay {_text(passed)}</h1>",
-        f"<p>{summary.total} runs: {_text(counts)}. Coverage {summary.coverage:.1%}.</p>",
+        f"<p>{_text(str(summary))}.</p>",
         *(f"<p>Fresh processes: {_text(each)}.</p>" for each in summary.culprits),
         *(f"<p>No network namespace: {_text(each)}.</p>" for each in summary.networks),
         *map(_article, summary.groups),

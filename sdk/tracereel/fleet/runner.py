@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final, Protocol, Self
 
 import msgspec
 
 from tracereel.errors import TracereelError
 from tracereel.fleet import frames
-from tracereel.fleet.file import FleetFile, FleetRun
+from tracereel.fleet.file import FleetRun
 from tracereel.fleet.frames import ExchangeError, SilentError
 from tracereel.fleet.verdicts import MAX_LINE, RunVerdict, unclear
 from tracereel.fleet.worker import WorkerSettings
@@ -55,29 +55,42 @@ Finished = Callable[[RunVerdict], None]
 """Callback that receives each verdict; from several threads, one at a time."""
 
 
-def run_all(file: FleetFile, settings: FleetSettings, finished: Finished) -> None:
-    """Execute every run of a file.
+class RecordedRuns(Protocol):
+    """Source of runs: a fleet file, or a set of runs."""
+
+    @property
+    def total(self) -> int:
+        """Number of runs."""
+        ...
+
+    def runs(self) -> Iterator[FleetRun]:
+        """Yield the runs."""
+        ...
+
+
+def run_all(source: RecordedRuns, settings: FleetSettings, finished: Finished) -> None:
+    """Execute every run of a source.
 
     Raises:
         FleetRunError: a worker cannot be started.
     """
-    source = _SharedRuns(file.runs())
+    runs = _SharedRuns(source.runs())
     lock, errors = threading.Lock(), list[BaseException]()
 
     def serve() -> None:
         try:
             with _Lane(settings) as lane:
-                while (run := source.next()) is not None:
+                while (run := runs.next()) is not None:
                     verdict = lane.verdict(run)
                     with lock:
                         finished(verdict)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
             errors.append(error)
-            source.stop()
+            runs.stop()
 
     threads = [
         threading.Thread(target=serve, name=f"fleet {number}", daemon=True)
-        for number in range(max(1, min(settings.processes, file.total)))
+        for number in range(max(1, min(settings.processes, source.total)))
     ]
     for thread in threads:
         thread.start()
@@ -85,7 +98,7 @@ def run_all(file: FleetFile, settings: FleetSettings, finished: Finished) -> Non
         for thread in threads:
             thread.join()
     finally:
-        source.stop()
+        runs.stop()
     if errors:
         raise errors[0]
 
