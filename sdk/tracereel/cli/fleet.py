@@ -27,6 +27,7 @@ from tracereel.client.exports import whole_file
 from tracereel.fleet import verdicts
 from tracereel.fleet.file import FleetFile, FleetFileError
 from tracereel.fleet.groups import FAILING, FleetPolicy, FleetSummary, summarize
+from tracereel.fleet.prices import PricesError, read_prices
 from tracereel.fleet.pull import PullOutcome, PullSelection, pull
 from tracereel.fleet.report import as_html, as_json, as_junit
 from tracereel.fleet.runner import FleetRunError, run_all
@@ -37,7 +38,7 @@ from tracereel.tape.format import TapeError
 
 _SELECTION: Final = PullSelection()
 _POLICY: Final = FleetPolicy()
-_ERRORS: Final = (FleetFileError, VerdictsError, FleetRunError, RevisionError)
+_ERRORS: Final = (FleetFileError, VerdictsError, FleetRunError, RevisionError, PricesError)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +113,11 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", metavar="FILE", help="Write the report as JUnit XML.")
     parser.add_argument("--html", metavar="FILE", help="Write the report as one HTML file.")
     parser.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="Price file of the collector's form; else prices of the package genai-prices.",
+    )
+    parser.add_argument(
         "--fail-on",
         type=_verdicts,
         default=_POLICY.fail_on,
@@ -161,6 +167,7 @@ def _pulled(outcome: PullOutcome, path: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace) -> int:
+    read_prices(args.prices)  # a wrong file is refused before the runs are executed
     file = FleetFile(args.file)
     with worktree(args.baseline, Path.cwd()) if args.baseline else nullcontext() as baseline:
         return _compared(args, file, baseline)
@@ -180,11 +187,11 @@ def _compared(args: argparse.Namespace, file: FleetFile, baseline: Path | None) 
         run_all(file, settings, finished)
     if not args.json:
         print(f"verdicts: {clean(output)}")
-    return _report(args, summarize(found))
+    return _report(args, summarize(found, read_prices(args.prices)))
 
 
 def _shown(args: argparse.Namespace) -> int:
-    return _report(args, summarize(verdicts.read(args.verdicts)))
+    return _report(args, summarize(verdicts.read(args.verdicts), read_prices(args.prices)))
 
 
 def _promote(args: argparse.Namespace) -> int:

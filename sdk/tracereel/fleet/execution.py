@@ -8,6 +8,7 @@ from typing import Any
 
 from tracereel._core import replay_guard
 from tracereel.errors import ReplayStoppedError
+from tracereel.fleet.prompts import PromptChange, prompt_changes
 from tracereel.fleet.verdicts import (
     MAX_CAUSES,
     MAX_NAMES,
@@ -81,9 +82,13 @@ def verdict_of(report: Report, tape: Tape, root: str) -> RunVerdict:
         causes: tuple[Cause, ...] = made.causes
     else:
         causes = tuple(_cause(each, report, root) for each in report.divergences[:MAX_CAUSES])
+    prompts: tuple[PromptChange, ...] = ()
+    if report.verdict == "prompt_changed":
+        prompts = prompt_changes(tape, report.divergences)
     return RunVerdict(
         **described(tape),
         verdict=report.verdict,
+        prompts=prompts,
         causes=causes,
         text="" if report.verdict == "same" else str(report)[:MAX_TEXT],
         recorded_end=report.recorded.how if report.recorded is not None else "",

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tracereel.fleet.estimate import CostEstimate, estimate
+from tracereel.fleet.prices import PriceTable
 from tracereel.fleet.verdicts import Cause, RunVerdict
 
 KINDS: Final = ("same", "changed", "prompt_changed", "inconclusive", "flaky")
@@ -15,6 +17,7 @@ _ORDER: Final = {
     kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive", "same"))
 }
 MAX_FOLLOWING: Final = 5
+_PUBLISHED: Final = PriceTable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class CauseGroup:
     pipelines: dict[str, int]
     following: tuple[tuple[Cause, int], ...]
     """Further causes in the same runs, with the number of runs."""
+    cost: CostEstimate | None = None
+    """Cost of the changed prompts."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the group as plain data."""
@@ -42,6 +47,7 @@ class CauseGroup:
             "agents": self.agents,
             "pipelines": self.pipelines,
             "following": [{**_plain(cause), "count": n} for cause, n in self.following],
+            "cost": None if self.cost is None else self.cost.to_json(),
         }
 
 
@@ -58,6 +64,8 @@ class FleetSummary:
     not_compared: dict[str, int]
     """What was not compared, with the number of runs."""
     cpu_seconds: float
+    cost: CostEstimate | None = None
+    """Cost of all changed prompts."""
 
     @property
     def total(self) -> int:
@@ -103,7 +111,7 @@ def counted(runs: int) -> str:
     return f"{runs} run is" if runs == 1 else f"{runs} runs are"
 
 
-def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
+def summarize(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -> FleetSummary:
     """Sort verdicts by cause."""
     counts = dict.fromkeys(KINDS, 0)
     differing: list[RunVerdict] = []
@@ -122,26 +130,29 @@ def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
             differing.append(each)
     return FleetSummary(
         counts,
-        tuple(by_cause(differing)),
+        tuple(by_cause(differing, prices)),
         tuple(sorted(flaky, key=lambda each: each.trace_id)),
         tuple(culprits),
         tuple(networks),
         dict(unread.most_common(20)),
         round(cpu_seconds, 3),
+        estimate((each for run in differing for each in run.prompts), prices),
     )
 
 
-def by_cause(verdicts: Iterable[RunVerdict]) -> list[CauseGroup]:
+def by_cause(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -> list[CauseGroup]:
     """Return groups of runs with the same verdict and first cause, the worst and largest first."""
     members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
     for each in verdicts:
         members[each.verdict, each.cause].append(each)
-    groups = [_group(verdict, cause, runs) for (verdict, cause), runs in members.items()]
+    groups = [_group(verdict, cause, runs, prices) for (verdict, cause), runs in members.items()]
     groups.sort(key=lambda group: (_ORDER[group.verdict], -len(group.runs), group.cause))
     return groups
 
 
-def _group(verdict: str, cause: Cause, runs: Sequence[RunVerdict]) -> CauseGroup:
+def _group(
+    verdict: str, cause: Cause, runs: Sequence[RunVerdict], prices: PriceTable
+) -> CauseGroup:
     agents = Counter(name for run in runs for name in run.agents)
     pipelines = Counter(name for run in runs for name in run.pipelines)
     following = Counter(each for run in runs for each in dict.fromkeys(run.causes[1:]))
@@ -156,6 +167,7 @@ def _group(verdict: str, cause: Cause, runs: Sequence[RunVerdict]) -> CauseGroup
         dict(agents.most_common()),
         dict(pipelines.most_common()),
         tuple(following.most_common(MAX_FOLLOWING)),
+        estimate((each for run in runs for each in run.prompts), prices),
     )
 
 

@@ -39,6 +39,7 @@ def as_json(summary: FleetSummary, policy: FleetPolicy) -> dict[str, Any]:
         "counts": summary.counts,
         "coverage": round(summary.coverage, 6),
         "groups": [each.to_json() for each in summary.groups],
+        "cost": None if summary.cost is None else summary.cost.to_json(),
         "flaky": [
             {"trace_id": each.trace_id, "verdicts": list(each.flaky)} for each in summary.flaky
         ],
@@ -93,6 +94,8 @@ def _lines(group: CauseGroup) -> Iterator[str]:
     yield f"example: {group.example.trace_id}"
     yield f"agents: {_counted(group.agents)}"
     yield f"pipelines: {_counted(group.pipelines)}"
+    if group.cost is not None:
+        yield f"prompts: {group.cost}"
     yield f"runs: {', '.join(group.runs[:MAX_RUNS])}{_more(group)}"
 
 
@@ -121,6 +124,7 @@ def as_html(summary: FleetSummary, policy: FleetPolicy) -> str:
         f"<title>Fleet replay: {_text(passed)}</title><style>{_STYLE}</style>",
         f"<h1>Fleet replay {_text(passed)}</h1>",
         f"<p>{_text(str(summary))}.</p>",
+        *([] if summary.cost is None else [f"<p>Changed prompts: {_text(str(summary.cost))}.</p>"]),
         *(f"<p>Fresh processes: {_text(each)}.</p>" for each in summary.culprits),
         *(f"<p>No network namespace: {_text(each)}.</p>" for each in summary.networks),
         *map(_article, summary.groups),
@@ -141,6 +145,8 @@ def _article(group: CauseGroup) -> str:
         f"<dt>then</dt><dd>{_text(str(cause))} ({count} runs)</dd>"
         for cause, count in group.following
     )
+    if group.cost is not None:
+        following += f"<dt>prompts</dt><dd>{_text(str(group.cost))}</dd>"
     return (
         f'<article class="{_text(group.verdict)}"><h2>{_text(group.verdict)}:'
         f" {_text(str(group.cause))}</h2>"

@@ -10,6 +10,7 @@ import msgspec
 from tracereel.client.exports import whole_file
 from tracereel.errors import TracereelError
 from tracereel.fleet.file import MAX_RUNS
+from tracereel.fleet.prompts import PromptChange
 from tracereel.tape.report import Verdict
 
 MAX_LINE: Final = 1024 * 1024
@@ -55,6 +56,8 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """How the recorded run ended: `returned`, `raised` …"""
     end: str = ""
     """How it ended now; empty if it was stopped."""
+    prompts: tuple[PromptChange, ...] = ()
+    """Changed prompts by model, if nothing else has changed."""
     not_compared: tuple[str, ...] = ()
     process: Literal["fork", "fresh", "none"] = "none"
     culprit: str = ""

@@ -26,7 +26,7 @@ import msgspec
 
 from tracereel._core import replay_guard
 from tracereel._runtime import gevent_compat
-from tracereel.fleet import frames
+from tracereel.fleet import frames, tokenizers
 from tracereel.fleet.execution import described, execute, prepare
 from tracereel.fleet.file import FleetRun
 from tracereel.fleet.frames import ExchangeError, SilentError
@@ -70,6 +70,7 @@ def main() -> None:
         _end_with_parent()
     os.chdir(settings.root)
     relocate(settings.root, settings.moved_from)
+    tokenizers.keep_cache_place()
     os.environ["TMPDIR"] = tempfile.tempdir = settings.scratch
     # What the program configures must not deliver what earlier processes left behind.
     os.environ["TRACEREEL_SPOOL_DIR"] = str(Path(settings.scratch, "spool"))
@@ -118,6 +119,8 @@ class _Worker:
         except TapeError as error:
             return unclear(about.pop("trace_id"), "not replayable", str(error), **about)
         made = self._executed(given, tape, about)
+        # Processes that are forked for later runs have the tokenizers.
+        tokenizers.load(each.model for each in made.prompts)
         return msgspec.structs.replace(
             made,
             trace_id=given.trace_id,
