@@ -17,6 +17,7 @@ from tracereel.fleet.verdicts import (
     RunVerdict,
     unclear,
 )
+from tracereel.tape import header
 from tracereel.tape.divergence import Divergence
 from tracereel.tape.entry import entry_point
 from tracereel.tape.format import Tape, TapeError
@@ -32,7 +33,8 @@ def prepare(tape: Tape) -> None:
         TapeError: the tape cannot be replayed here.
     """
     check(tape)
-    entry_point(tape)
+    # What reading the source needs is compiled once, not in each forked run.
+    header.source_hash(entry_point(tape))
     check_tools(tape, loaded=False)
     check_tools(tape, loaded=True)
 

@@ -10,6 +10,7 @@ Run as `python -m tracereel.fleet.worker`.
 
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import shutil
@@ -104,6 +105,7 @@ class _Worker:
         self._settings = settings
         self._network = network
         self._culprit = ""
+        self._frozen = False
 
     def run(self, job: bytes) -> RunVerdict:
         """Return the verdict of one run."""
@@ -138,6 +140,11 @@ class _Worker:
         root, moved_from = self._settings.root, self._settings.moved_from
         if missed := missed_modules(set(sys.modules) - known, root, moved_from):
             raise TapeError(f"{missed} comes from {moved_from}, not from the other revision")
+        if not self._frozen:
+            # The collector of forked runs does not visit, and so not copy, what is here already.
+            gc.collect()
+            gc.freeze()
+            self._frozen = True
         if not self._culprit and (threads := _threads()):
             module = str(tape.header.get("entry")).partition(":")[0]
             self._culprit = f"importing {module} leaves {threads} running"
