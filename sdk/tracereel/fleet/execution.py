@@ -107,7 +107,7 @@ def _cause(divergence: Divergence, report: Report, root: str) -> Cause:
             divergence.differences[0].where.partition(", from character ")[0]
         )
     ending = report.ending
-    if divergence.kind == "output" and ending is not None and ending.how == "raised":
+    if ending is not None and ending.how == "raised" and _is_of_ending(divergence, report):
         location = location or ending.location
         argument = "raised " + _class_of(ending.data)
     return Cause(
@@ -116,6 +116,14 @@ def _cause(divergence: Divergence, report: Report, root: str) -> Cause:
         code=_below(location or "", root)[:400],
         argument=argument[:200],
     )
+
+
+def _is_of_ending(divergence: Divergence, report: Report) -> bool:
+    """Return whether a run differs there because it raised: an output, or what came no more."""
+    if divergence.kind == "output":
+        return True
+    returned = report.recorded is not None and report.recorded.how != "raised"
+    return divergence.kind == "missing" and divergence.location is None and returned
 
 
 def _class_of(data: Any) -> str:

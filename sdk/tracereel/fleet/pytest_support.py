@@ -65,7 +65,11 @@ class FleetItem(pytest.Item):
     def runtest(self) -> None:
         """Execute the runs with the code of the working directory."""
         file = FleetFile(self.path)
-        settings = FleetSettings(root=self.config.invocation_params.dir, processes=_processes())
+        settings = FleetSettings(
+            root=self.config.invocation_params.dir,
+            processes=_processes(),
+            search=tuple(self.config.getini("pythonpath")),
+        )
         found: list[RunVerdict] = []
         with verdicts.writing(verdicts.beside(self.path)) as writer:
 
@@ -75,8 +79,9 @@ class FleetItem(pytest.Item):
 
             run_all(file, settings, finished)
         self.summary = summarize(found)
-        if uncovered := self.policy.uncovered(self.summary):
-            pytest.fail(f"{self.summary}: {uncovered}", pytrace=False)
+        if self.policy.uncovered(self.summary):
+            least = f"expected at least {self.policy.min_coverage:.1%}"
+            pytest.fail(f"{self.summary}; {least}", pytrace=False)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """Return the message of an error of ours, else the traceback."""

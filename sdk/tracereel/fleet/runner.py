@@ -49,6 +49,8 @@ class FleetSettings:
     repeats: int = 2
     """How often a run that is not `same` is executed."""
     copied: tuple[str, ...] = ()
+    search: tuple[Path, ...] = ()
+    """Folders that modules are searched in first."""
 
 
 Finished = Callable[[RunVerdict], None]
@@ -179,6 +181,10 @@ class Worker:
             seconds=settings.seconds,
             copied=settings.copied,
         )
+        search = [*map(str, settings.search), os.environ.get("PYTHONPATH", "")]
+        # The files of a revision change too fast for the times that bytecode has.
+        self._environ = {**os.environ, **_ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1"}
+        self._environ["PYTHONPATH"] = os.pathsep.join(filter(None, search))
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
 
@@ -213,8 +219,7 @@ class Worker:
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
                     cwd=self._settings.root,
-                    # The files of a revision change too fast for the times that bytecode has.
-                    env={**os.environ, **_ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1"},
+                    env=self._environ,
                     start_new_session=True,
                 )
             except OSError as error:

@@ -55,6 +55,19 @@ def test_a_marker_chooses_only_the_runs(project: Desk, runs: Path) -> None:
     assert "1 passed, 1 deselected" in done.stdout
 
 
+def test_modules_are_found_in_the_pythonpath_of_pytest(desk: Desk, runs: Path) -> None:
+    desk.record(runs, [1, 2])
+    (desk.folder / "src").mkdir()
+    desk.source.rename(desk.folder / "src" / "desk.py")
+    (desk.folder / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
+
+    # Pytest would look for its file beside a path that is an argument of its own.
+    done = desk.pytest(f"--tracereel-fleet={runs}")
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
 def test_runs_that_say_nothing_fail_by_coverage(project: Desk, runs: Path) -> None:
     project.change("import os\n", "import os\nimport nowhere\n")
 
@@ -62,7 +75,7 @@ def test_runs_that_say_nothing_fail_by_coverage(project: Desk, runs: Path) -> No
 
     assert done.returncode == 1, done.stdout
     assert "12 runs: 12 inconclusive; coverage 0.0%" in done.stdout
-    assert "expected 90.0%" in done.stdout
+    assert "expected at least 90.0%" in done.stdout
 
 
 def test_several_workers_of_pytest_execute_a_file_once(project: Desk, runs: Path) -> None:
