@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
+import psutil  # noqa: E402
 
 from tests.support.collector import CollectorProcess, http  # noqa: E402
 from tests.support.contract import example  # noqa: E402
@@ -152,15 +153,24 @@ def measure_pull(path: Path, place: Path) -> None:
     collector = CollectorProcess(place / "data").start()
     try:
         store(collector, path)
-        began = time.monotonic()
+        server = psutil.Process(collector.process.pid)
+        before, began = spent_by(server) + time.process_time(), time.monotonic()
         outcome = pull(Client(collector.url), place / "pulled.fleet", PullSelection())
         seconds = time.monotonic() - began
+        cpu = spent_by(server) + time.process_time() - before
     finally:
         collector.stop()
     print(
-        f"pull          {seconds:7.1f} s {outcome.written / seconds:7.1f} runs/s; {outcome.written}"
-        f" of {outcome.looked_at} runs, {outcome.size / 1e6:.1f} MB"
+        f"pull          {seconds:7.1f} s {outcome.written / seconds:7.1f} runs/s"
+        f" {1000 * cpu / max(1, outcome.written):7.1f} ms CPU a run, with the collector's;"
+        f" {outcome.written} of {outcome.looked_at} runs, {outcome.size / 1e6:.1f} MB"
     )
+
+
+def spent_by(process: psutil.Process) -> float:
+    """Return the CPU seconds of a process and its children."""
+    found = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    return float(sum(each.user + each.system for each in found))
 
 
 def store(collector: CollectorProcess, path: Path) -> None:

@@ -7,6 +7,7 @@ as they fit; what is cut is counted.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import msgspec
@@ -35,7 +36,7 @@ Finished = Callable[[int, int], None]
 """Callback with the number of finished runs, and of all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunSet:
     """Runs of several fleet files, and single ones."""
 
@@ -53,7 +54,7 @@ class RunSet:
                     seen.add(run.trace_id)
                     yield run
 
-    @property
+    @cached_property
     def ids(self) -> frozenset[str]:
         """Trace ids of the runs."""
         return frozenset(run.trace_id for run in self.runs())
