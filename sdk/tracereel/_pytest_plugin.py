@@ -25,21 +25,35 @@ def recorded_events() -> "Iterator[EventRecorder]":
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--tracereel-update`."""
+    """Add `--tracereel-update` and `--tracereel-fleet`."""
     parser.addoption(
         "--tracereel-update",
         action="store_true",
-        help="Make the calls of tests with a tape for real, and record their tapes anew.",
+        help="Make the calls of tests with a tape for real, and record their tapes again.",
+    )
+    parser.addoption(
+        "--tracereel-fleet",
+        metavar="FILE",
+        help="Also execute the runs of a file that `tracereel fleet pull` has written; each cause"
+        " of a difference is a failure.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the `tracereel_tape` marker."""
+    """Register the markers, and the fleet file if there is one."""
     config.addinivalue_line(
         "markers",
         "tracereel_tape(path, **options): run the test against a recorded run;"
         " the options are those of tracereel.replay",
     )
+    config.addinivalue_line("markers", "tracereel_fleet: the runs of the file of --tracereel-fleet")
+    if fleet := config.getoption("--tracereel-fleet"):
+        from tracereel.fleet.pytest_support import FleetPlugin
+
+        path = config.invocation_params.dir / fleet
+        if not path.is_file():
+            raise pytest.UsageError(f"--tracereel-fleet {fleet}: there is no such file")
+        config.pluginmanager.register(FleetPlugin(path), "tracereel_fleet")
 
 
 @pytest.fixture

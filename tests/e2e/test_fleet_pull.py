@@ -2,16 +2,14 @@
 
 import gzip
 import json
-import subprocess
-import sys
 import uuid
 from collections import Counter
 
 import pytest
 
 from tests.support.collector import http
-from tests.support.desk import Desk, text_of
-from tests.support.waiting import wait_until
+from tests.support.desk import Desk
+from tests.support.recorded_desk import record_into
 from tracereel.fleet.file import FleetFile
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -24,42 +22,7 @@ def recorded(collector, tmp_path_factory):
     desk = Desk(folder / "program").write()
     name = f"desk-{uuid.uuid4().hex[:8]}"
     desk.change('@traced_pipeline("desk")', f'@traced_pipeline("{name}")')
-    script = folder / "program" / "record.py"
-    script.write_text(
-        "import sys, tracereel, desk\n"
-        "tracereel.configure(record='all')\n"
-        f"for number, text in {[(n, text_of(n)) for n in range(12)]!r}:\n"
-        "    desk.desk(number, text)\n"
-        "assert tracereel.flush(30).spooled == 0\n"
-    )
-    environment = {
-        "TRACEREEL_ENDPOINT": collector.url,
-        "TRACEREEL_SPOOL_DIR": str(folder / "spool"),
-        "DESK_COUNTER": str(desk.counter),
-        "PATH": "/usr/bin:/bin",
-    }
-    subprocess.run(
-        [sys.executable, str(script)],
-        cwd=desk.folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    desk.counter.unlink()
-
-    def found():
-        answer = http("GET", f"{collector.url}/v1/traces?pipeline={name}&limit=50").json()
-        return [each["trace_id"] for each in answer["traces"]]
-
-    def whole(trace_id):
-        answer = http("GET", f"{collector.url}/v1/traces/{trace_id}/replayable").json()
-        return answer.get("replayable") == "yes"
-
-    wait_until(
-        lambda: len(found()) == 12 and all(map(whole, found())), timeout=60, message="no tapes"
-    )
-    return desk, name, found()
+    return desk, name, record_into(collector, desk, name, 12)
 
 
 def pulled(desk, collector, path, *words):

@@ -1,5 +1,6 @@
 """A small program in a folder of its own, its recorded runs as a fleet file, and the command."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -105,7 +106,8 @@ class Desk:
             spec.loader.exec_module(module)
             with fleet_file.writing(path, {}) as writer:
                 for number in numbers:
-                    with recording() as events:
+                    # A run that fails is recorded as well.
+                    with recording() as events, contextlib.suppress(LookupError):
                         module.desk(number, text_of(number))
                     parts = [each for each in events if "tape_id" in each]
                     found[number] = parts[0]["trace_id"]
@@ -120,8 +122,12 @@ class Desk:
 
     def fleet(self, *words: Any, **environment: str) -> "subprocess.CompletedProcess[str]":
         """Run `tracereel fleet` in the folder."""
+        return self.command("fleet", *words, **environment)
+
+    def command(self, *words: Any, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of tracereel in the folder."""
         return subprocess.run(
-            [sys.executable, "-m", "tracereel", "fleet", *map(str, words)],
+            [sys.executable, "-m", "tracereel", *map(str, words)],
             cwd=self.folder,
             env={**os.environ, "DESK_COUNTER": str(self.counter), "COLUMNS": "200", **environment},
             capture_output=True,
@@ -130,10 +136,10 @@ class Desk:
             check=False,
         )
 
-    def pytest(self, tests: Path) -> "subprocess.CompletedProcess[str]":
+    def pytest(self, *words: Any) -> "subprocess.CompletedProcess[str]":
         """Run tests in the folder."""
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, words)],
             cwd=self.folder,
             env={**os.environ, "DESK_COUNTER": str(self.counter), "PYTHONPATH": str(self.folder)},
             capture_output=True,

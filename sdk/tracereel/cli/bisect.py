@@ -15,7 +15,7 @@ from tracereel.fleet.bisecting import Bisected, BisectError, first_change
 from tracereel.fleet.file import FleetRun
 from tracereel.fleet.runner import FleetRunError, FleetSettings
 from tracereel.fleet.source import RevisionError
-from tracereel.tape.format import Tape, TapeError
+from tracereel.tape.format import TapeError
 
 _SECONDS: Final = 60.0
 
@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
         settings = FleetSettings(root=Path.cwd(), seconds=args.time_limit)
         with progress("replaying") as bar:
             found = first_change(
-                _as_run(tape),
+                FleetRun.of(tape),
                 settings,
                 args.good,
                 args.bad,
@@ -59,11 +59,6 @@ def _run(args: argparse.Namespace) -> int:
         return failed(args.command, str(error), EXIT_NO_ANSWER)
     _show(found, as_json=args.json)
     return 0
-
-
-def _as_run(tape: Tape) -> FleetRun:
-    parts = [msgspec.Raw(line) for line in tape.lines()]
-    return FleetRun(tape.trace_id, msgspec.Raw(msgspec.json.encode(parts)))
 
 
 def _show(found: Bisected, *, as_json: bool) -> None:

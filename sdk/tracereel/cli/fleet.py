@@ -1,13 +1,12 @@
 """`tracereel fleet`: pull the tapes of many runs, run them against this working tree, report."""
 
 import argparse
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from tracereel.cli import connection
+from tracereel.cli import connection, fleet_settings
 from tracereel.cli.asking import (
     EXIT_NO,
     EXIT_NO_ANSWER,
@@ -28,19 +27,18 @@ from tracereel.client.exports import whole_file
 from tracereel.fleet import verdicts
 from tracereel.fleet.file import FleetFile, FleetFileError
 from tracereel.fleet.groups import FAILING, FleetPolicy, FleetSummary, summarize
+from tracereel.fleet.prices import PricesError, read_prices
 from tracereel.fleet.pull import PullOutcome, PullSelection, pull
 from tracereel.fleet.report import as_html, as_json, as_junit
-from tracereel.fleet.runner import FleetRunError, FleetSettings, run_all
+from tracereel.fleet.runner import FleetRunError, run_all
 from tracereel.fleet.source import RevisionError, worktree
 from tracereel.fleet.verdicts import RunVerdict, VerdictsError
 from tracereel.tape.export import export
 from tracereel.tape.format import TapeError
 
-_SUFFIX: Final = ".verdicts.ndjson"
 _SELECTION: Final = PullSelection()
-_SETTINGS: Final = FleetSettings(root=Path())
 _POLICY: Final = FleetPolicy()
-_ERRORS: Final = (FleetFileError, VerdictsError, FleetRunError, RevisionError)
+_ERRORS: Final = (FleetFileError, VerdictsError, FleetRunError, RevisionError, PricesError)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     promote = actions.add_parser("promote", help="Make a pytest of the example of each group.")
     promote.add_argument("file", metavar="FILE", help="The file that `pull` has written.")
     promote.add_argument(
-        "--verdicts", metavar="VERDICTS", help=f"What `run` has written (default: FILE{_SUFFIX})."
+        "--verdicts",
+        metavar="VERDICTS",
+        help=f"What `run` has written (default: FILE{verdicts.SUFFIX}).",
     )
     promote.add_argument("--directory", metavar="DIR", required=True, help="Where to write.")
     promote.add_argument(
@@ -94,37 +94,12 @@ def _configure_pull(parser: argparse.ArgumentParser) -> None:
 def _configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="The file that `pull` has written.")
     parser.add_argument(
-        "-o", "--output", metavar="VERDICTS", help=f"Where to write (default: FILE{_SUFFIX})."
+        "-o",
+        "--output",
+        metavar="VERDICTS",
+        help=f"Where to write (default: FILE{verdicts.SUFFIX}).",
     )
-    parser.add_argument(
-        "--processes",
-        type=connection.positive,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="Worker processes (default: one per processor).",
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=connection.seconds,
-        default=_SETTINGS.seconds,
-        metavar="SECONDS",
-        help=f"Longest time of a run ({_SETTINGS.seconds:g}).",
-    )
-    parser.add_argument(
-        "--repeats",
-        type=connection.positive,
-        default=_SETTINGS.repeats,
-        metavar="N",
-        help=f"How often a run that is not the same is executed ({_SETTINGS.repeats});"
-        " if that differs, it is flaky.",
-    )
-    parser.add_argument(
-        "--copy",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="File or folder that runs find in their directory; may be given several times.",
-    )
+    fleet_settings.add_options(parser)
     parser.add_argument(
         "--baseline",
         metavar="REV",
@@ -137,6 +112,11 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print the report as JSON.")
     parser.add_argument("--junit", metavar="FILE", help="Write the report as JUnit XML.")
     parser.add_argument("--html", metavar="FILE", help="Write the report as one HTML file.")
+    parser.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="Price file of the collector's form; else prices of the package genai-prices.",
+    )
     parser.add_argument(
         "--fail-on",
         type=_verdicts,
@@ -187,23 +167,16 @@ def _pulled(outcome: PullOutcome, path: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace) -> int:
+    read_prices(args.prices)  # a wrong file is refused before the runs are executed
     file = FleetFile(args.file)
-    here = Path.cwd()
-    with worktree(args.baseline, here) if args.baseline else nullcontext() as baseline:
-        return _compared(args, file, here, baseline)
+    with worktree(args.baseline, Path.cwd()) if args.baseline else nullcontext() as baseline:
+        return _compared(args, file, baseline)
 
 
-def _compared(args: argparse.Namespace, file: FleetFile, here: Path, baseline: Path | None) -> int:
-    settings = FleetSettings(
-        root=here,
-        baseline=baseline,
-        processes=args.processes,
-        seconds=args.time_limit,
-        repeats=args.repeats,
-        copied=tuple(map(_inside, args.copy)),
-    )
+def _compared(args: argparse.Namespace, file: FleetFile, baseline: Path | None) -> int:
+    settings = fleet_settings.settings_of(args, baseline)
     found: list[RunVerdict] = []
-    output = args.output or f"{args.file}{_SUFFIX}"
+    output = args.output or verdicts.beside(args.file)
     with verdicts.writing(output) as writer, progress("replaying") as bar:
 
         def finished(verdict: RunVerdict) -> None:
@@ -214,15 +187,15 @@ def _compared(args: argparse.Namespace, file: FleetFile, here: Path, baseline: P
         run_all(file, settings, finished)
     if not args.json:
         print(f"verdicts: {clean(output)}")
-    return _report(args, summarize(found))
+    return _report(args, summarize(found, read_prices(args.prices)))
 
 
 def _shown(args: argparse.Namespace) -> int:
-    return _report(args, summarize(verdicts.read(args.verdicts)))
+    return _report(args, summarize(verdicts.read(args.verdicts), read_prices(args.prices)))
 
 
 def _promote(args: argparse.Namespace) -> int:
-    found = summarize(verdicts.read(args.verdicts or f"{args.file}{_SUFFIX}"))
+    found = summarize(verdicts.read(args.verdicts or verdicts.beside(args.file)))
     groups = dict(enumerate(found.groups, 1))
     if unknown := [number for number in args.group or () if number not in groups]:
         raise FleetFileError(f"there is no group {unknown[0]}; the report has {len(groups)}")
@@ -275,16 +248,6 @@ def _verdicts(text: str) -> frozenset[str]:
             " or none"
         )
     return names
-
-
-def _inside(name: str) -> str:
-    """Return a path relative to the working tree."""
-    path = Path(name)
-    if not path.exists():
-        raise FleetFileError(f"--copy {name}: there is no such file or folder here")
-    if not path.resolve().is_relative_to(Path.cwd().resolve()):
-        raise FleetFileError(f"--copy {name} is outside of {Path.cwd()}")
-    return str(path.resolve().relative_to(Path.cwd().resolve()))
 
 
 _ACTIONS: Final = {"pull": _pull, "run": _run, "report": _shown, "promote": _promote}

@@ -14,8 +14,9 @@ _STYLES: Final = {"changed": "red", "prompt_changed": "yellow", "inconclusive": 
 
 def lines_of(summary: FleetSummary, policy: FleetPolicy, terminal: Terminal) -> Iterator[str]:
     """Yield the lines of a report."""
-    counts = ", ".join(f"{count} {kind}" for kind, count in summary.counts.items() if count)
-    yield f"{summary.total} runs: {counts or 'none'}; coverage {summary.coverage:.1%}"
+    yield str(summary)
+    if summary.cost is not None:
+        yield f"Changed prompts: {clean(str(summary.cost))}."
     for each in summary.culprits:
         yield f"A fresh process for each run: {clean(each)}."
     for each in summary.networks:
@@ -50,6 +51,8 @@ def _group(number: int, group: CauseGroup, terminal: Terminal) -> Iterator[str]:
                 f"{clean(name)} ({count})" for name, count in list(names.items())[:8]
             )
             yield terminal.fit(terminal.shown(f"  {label}: {listed}"), terminal.width)
+    if group.cost is not None:
+        yield f"  prompts: {clean(str(group.cost))}"
     for cause, count in group.following:
         yield terminal.fit(
             terminal.shown(f"  then, in {count}: {clean(str(cause))}"), terminal.width

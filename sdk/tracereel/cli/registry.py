@@ -22,6 +22,7 @@ BASE_COMMANDS: Final = {
     "score": "Rate a run, a step or a session.",
     "sessions": "List conversations, or show one.",
     "fleet": "Run many recorded runs again with this code, and group what differs.",
+    "verify": "Check that a change fixes failing runs and keeps good ones as they are.",
     "bisect": "Find the first commit with which a run is replayed differently.",
     "test-from": "Make a pytest from a recorded run.",
     "doctor": "Say what is configured, reachable, writable and installed.",

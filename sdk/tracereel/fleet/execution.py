@@ -8,6 +8,7 @@ from typing import Any
 
 from tracereel._core import replay_guard
 from tracereel.errors import ReplayStoppedError
+from tracereel.fleet.prompts import PromptChange, prompt_changes
 from tracereel.fleet.verdicts import (
     MAX_CAUSES,
     MAX_NAMES,
@@ -16,6 +17,7 @@ from tracereel.fleet.verdicts import (
     RunVerdict,
     unclear,
 )
+from tracereel.tape import header
 from tracereel.tape.divergence import Divergence
 from tracereel.tape.entry import entry_point
 from tracereel.tape.format import Tape, TapeError
@@ -31,7 +33,8 @@ def prepare(tape: Tape) -> None:
         TapeError: the tape cannot be replayed here.
     """
     check(tape)
-    entry_point(tape)
+    # What reading the source needs is compiled once, not in each forked run.
+    header.source_hash(entry_point(tape))
     check_tools(tape, loaded=False)
     check_tools(tape, loaded=True)
 
@@ -81,11 +84,17 @@ def verdict_of(report: Report, tape: Tape, root: str) -> RunVerdict:
         causes: tuple[Cause, ...] = made.causes
     else:
         causes = tuple(_cause(each, report, root) for each in report.divergences[:MAX_CAUSES])
+    prompts: tuple[PromptChange, ...] = ()
+    if report.verdict == "prompt_changed":
+        prompts = prompt_changes(tape, report.divergences)
     return RunVerdict(
         **described(tape),
         verdict=report.verdict,
+        prompts=prompts,
         causes=causes,
         text="" if report.verdict == "same" else str(report)[:MAX_TEXT],
+        recorded_end=report.recorded.how if report.recorded is not None else "",
+        end=report.ending.how if report.ending is not None else "",
         not_compared=tuple(report.not_compared),
         calls=report.call_count,
     )
@@ -98,7 +107,7 @@ def _cause(divergence: Divergence, report: Report, root: str) -> Cause:
             divergence.differences[0].where.partition(", from character ")[0]
         )
     ending = report.ending
-    if divergence.kind == "output" and ending is not None and ending.how == "raised":
+    if ending is not None and ending.how == "raised" and _is_of_ending(divergence, report):
         location = location or ending.location
         argument = "raised " + _class_of(ending.data)
     return Cause(
@@ -107,6 +116,14 @@ def _cause(divergence: Divergence, report: Report, root: str) -> Cause:
         code=_below(location or "", root)[:400],
         argument=argument[:200],
     )
+
+
+def _is_of_ending(divergence: Divergence, report: Report) -> bool:
+    """Return whether a run differs there because it raised: an output, or what came no more."""
+    if divergence.kind == "output":
+        return True
+    returned = report.recorded is not None and report.recorded.how != "raised"
+    return divergence.kind == "missing" and divergence.location is None and returned
 
 
 def _class_of(data: Any) -> str:

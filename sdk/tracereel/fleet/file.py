@@ -39,6 +39,12 @@ class FleetRun(msgspec.Struct, frozen=True):
     trace_id: str
     parts: msgspec.Raw
 
+    @classmethod
+    def of(cls, tape: Tape) -> "FleetRun":
+        """Return a tape as a run of a fleet file."""
+        parts = [msgspec.Raw(line) for line in tape.lines()]
+        return cls(tape.trace_id, msgspec.Raw(msgspec.json.encode(parts)))
+
     def job(self) -> bytes:
         """Return the run as a line."""
         return msgspec.json.encode(self)

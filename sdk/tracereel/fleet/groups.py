@@ -5,14 +5,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tracereel.fleet.estimate import CostEstimate, estimate
+from tracereel.fleet.prices import PriceTable
 from tracereel.fleet.verdicts import Cause, RunVerdict
 
 KINDS: Final = ("same", "changed", "prompt_changed", "inconclusive", "flaky")
 FAILING: Final = ("changed", "prompt_changed", "inconclusive", "flaky")
 """Verdicts that a policy can name."""
 _COVERED: Final = ("same", "changed", "prompt_changed")
-_ORDER: Final = {kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive"))}
+_ORDER: Final = {
+    kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive", "same"))
+}
 MAX_FOLLOWING: Final = 5
+_PUBLISHED: Final = PriceTable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,8 @@ class CauseGroup:
     pipelines: dict[str, int]
     following: tuple[tuple[Cause, int], ...]
     """Further causes in the same runs, with the number of runs."""
+    cost: CostEstimate | None = None
+    """Cost of the changed prompts."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the group as plain data."""
@@ -40,6 +47,7 @@ class CauseGroup:
             "agents": self.agents,
             "pipelines": self.pipelines,
             "following": [{**_plain(cause), "count": n} for cause, n in self.following],
+            "cost": None if self.cost is None else self.cost.to_json(),
         }
 
 
@@ -56,6 +64,8 @@ class FleetSummary:
     not_compared: dict[str, int]
     """What was not compared, with the number of runs."""
     cpu_seconds: float
+    cost: CostEstimate | None = None
+    """Cost of all changed prompts."""
 
     @property
     def total(self) -> int:
@@ -68,6 +78,10 @@ class FleetSummary:
         covered = sum(self.counts[kind] for kind in _COVERED)
         return covered / self.total if self.total else 0.0
 
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.counts.items() if count)
+        return f"{self.total} runs: {counts or 'none'}; coverage {self.coverage:.1%}"
+
 
 @dataclass(frozen=True, slots=True)
 class FleetPolicy:
@@ -79,19 +93,28 @@ class FleetPolicy:
     def failures(self, summary: FleetSummary) -> list[str]:
         """Return why the runs do not pass."""
         found = [
-            f"{summary.counts[kind]} {'run is' if summary.counts[kind] == 1 else 'runs are'} {kind}"
+            f"{counted(summary.counts[kind])} {kind}"
             for kind in FAILING
             if kind in self.fail_on and summary.counts[kind]
         ]
-        if summary.coverage < self.min_coverage:
-            found.append(f"coverage is {summary.coverage:.1%}; expected {self.min_coverage:.1%}")
-        return found
+        return found + list(filter(None, [self.uncovered(summary)]))
+
+    def uncovered(self, summary: FleetSummary) -> str:
+        """Return that the coverage is too low, or an empty string."""
+        if summary.coverage >= self.min_coverage:
+            return ""
+        return f"coverage is {summary.coverage:.1%}; expected {self.min_coverage:.1%}"
 
 
-def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
+def counted(runs: int) -> str:
+    """Return a number of runs with its verb."""
+    return f"{runs} run is" if runs == 1 else f"{runs} runs are"
+
+
+def summarize(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -> FleetSummary:
     """Sort verdicts by cause."""
     counts = dict.fromkeys(KINDS, 0)
-    members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
+    differing: list[RunVerdict] = []
     flaky: list[RunVerdict] = []
     culprits, networks, unread = Counter[str](), Counter[str](), Counter[str]()
     cpu_seconds = 0.0
@@ -104,21 +127,32 @@ def summarize(verdicts: Iterable[RunVerdict]) -> FleetSummary:
         if each.flaky:
             flaky.append(each)
         elif each.verdict != "same":
-            members[each.verdict, each.cause].append(each)
-    groups = [_group(verdict, cause, runs) for (verdict, cause), runs in members.items()]
-    groups.sort(key=lambda group: (_ORDER[group.verdict], -len(group.runs), group.cause))
+            differing.append(each)
     return FleetSummary(
         counts,
-        tuple(groups),
+        tuple(by_cause(differing, prices)),
         tuple(sorted(flaky, key=lambda each: each.trace_id)),
         tuple(culprits),
         tuple(networks),
         dict(unread.most_common(20)),
         round(cpu_seconds, 3),
+        estimate((each for run in differing for each in run.prompts), prices),
     )
 
 
-def _group(verdict: str, cause: Cause, runs: Sequence[RunVerdict]) -> CauseGroup:
+def by_cause(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -> list[CauseGroup]:
+    """Return groups of runs with the same verdict and first cause, the worst and largest first."""
+    members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
+    for each in verdicts:
+        members[each.verdict, each.cause].append(each)
+    groups = [_group(verdict, cause, runs, prices) for (verdict, cause), runs in members.items()]
+    groups.sort(key=lambda group: (_ORDER[group.verdict], -len(group.runs), group.cause))
+    return groups
+
+
+def _group(
+    verdict: str, cause: Cause, runs: Sequence[RunVerdict], prices: PriceTable
+) -> CauseGroup:
     agents = Counter(name for run in runs for name in run.agents)
     pipelines = Counter(name for run in runs for name in run.pipelines)
     following = Counter(each for run in runs for each in dict.fromkeys(run.causes[1:]))
@@ -133,6 +167,7 @@ def _group(verdict: str, cause: Cause, runs: Sequence[RunVerdict]) -> CauseGroup
         dict(agents.most_common()),
         dict(pipelines.most_common()),
         tuple(following.most_common(MAX_FOLLOWING)),
+        estimate((each for run in runs for each in run.prompts), prices),
     )
 
 

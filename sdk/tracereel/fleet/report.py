@@ -39,6 +39,7 @@ def as_json(summary: FleetSummary, policy: FleetPolicy) -> dict[str, Any]:
         "counts": summary.counts,
         "coverage": round(summary.coverage, 6),
         "groups": [each.to_json() for each in summary.groups],
+        "cost": None if summary.cost is None else summary.cost.to_json(),
         "flaky": [
             {"trace_id": each.trace_id, "verdicts": list(each.flaky)} for each in summary.flaky
         ],
@@ -61,7 +62,7 @@ def as_junit(summary: FleetSummary, policy: FleetPolicy) -> bytes:
         found = ET.SubElement(
             case, "failure" if fails else "skipped", message=_xml(str(group.cause))
         )
-        found.text = _xml("\n".join(_lines(group)))
+        found.text = _xml(text_of(group))
     if summary.flaky:
         fails = "flaky" in policy.fail_on
         failed, skipped = failed + fails, skipped + (not fails)
@@ -83,11 +84,18 @@ def _case(suite: ET.Element, name: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", classname="tracereel.fleet", name=_xml(name)[:500])
 
 
+def text_of(group: CauseGroup) -> str:
+    """Return a group as text: the report of its example, and what it hits."""
+    return "\n".join(_lines(group))
+
+
 def _lines(group: CauseGroup) -> Iterator[str]:
     yield group.example.text
     yield f"example: {group.example.trace_id}"
     yield f"agents: {_counted(group.agents)}"
     yield f"pipelines: {_counted(group.pipelines)}"
+    if group.cost is not None:
+        yield f"prompts: {group.cost}"
     yield f"runs: {', '.join(group.runs[:MAX_RUNS])}{_more(group)}"
 
 
@@ -108,7 +116,6 @@ def _xml(text: str) -> str:
 def as_html(summary: FleetSummary, policy: FleetPolicy) -> str:
     """Return the report as one page without scripts or links."""
     failures = policy.failures(summary)
-    counts = ", ".join(f"{count} {kind}" for kind, count in summary.counts.items() if count)
     passed = "passed" if not failures else f"failed: {'; '.join(failures)}"
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
@@ -116,7 +123,8 @@ def as_html(summary: FleetSummary, policy: FleetPolicy) -> str:
         '<meta name=viewport content="width=device-width">',
         f"<title>Fleet replay: {_text(passed)}</title><style>{_STYLE}</style>",
         f"<h1>Fleet replay {_text(passed)}</h1>",
-        f"<p>{summary.total} runs: {_text(counts)}. Coverage {summary.coverage:.1%}.</p>",
+        f"<p>{_text(str(summary))}.</p>",
+        *([] if summary.cost is None else [f"<p>Changed prompts: {_text(str(summary.cost))}.</p>"]),
         *(f"<p>Fresh processes: {_text(each)}.</p>" for each in summary.culprits),
         *(f"<p>No network namespace: {_text(each)}.</p>" for each in summary.networks),
         *map(_article, summary.groups),
@@ -137,6 +145,8 @@ def _article(group: CauseGroup) -> str:
         f"<dt>then</dt><dd>{_text(str(cause))} ({count} runs)</dd>"
         for cause, count in group.following
     )
+    if group.cost is not None:
+        following += f"<dt>prompts</dt><dd>{_text(str(group.cost))}</dd>"
     return (
         f'<article class="{_text(group.verdict)}"><h2>{_text(group.verdict)}:'
         f" {_text(str(group.cause))}</h2>"

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Final, Protocol, Self
 
 import msgspec
 
 from tracereel.errors import TracereelError
 from tracereel.fleet import frames
-from tracereel.fleet.file import FleetFile, FleetRun
+from tracereel.fleet.file import FleetRun
 from tracereel.fleet.frames import ExchangeError, SilentError
 from tracereel.fleet.verdicts import MAX_LINE, RunVerdict, unclear
 from tracereel.fleet.worker import WorkerSettings
@@ -49,35 +49,50 @@ class FleetSettings:
     repeats: int = 2
     """How often a run that is not `same` is executed."""
     copied: tuple[str, ...] = ()
+    search: tuple[Path, ...] = ()
+    """Folders that modules are searched in first."""
 
 
 Finished = Callable[[RunVerdict], None]
 """Callback that receives each verdict; from several threads, one at a time."""
 
 
-def run_all(file: FleetFile, settings: FleetSettings, finished: Finished) -> None:
-    """Execute every run of a file.
+class RecordedRuns(Protocol):
+    """Source of runs: a fleet file, or a set of runs."""
+
+    @property
+    def total(self) -> int:
+        """Number of runs."""
+        ...
+
+    def runs(self) -> Iterator[FleetRun]:
+        """Yield the runs."""
+        ...
+
+
+def run_all(source: RecordedRuns, settings: FleetSettings, finished: Finished) -> None:
+    """Execute every run of a source.
 
     Raises:
         FleetRunError: a worker cannot be started.
     """
-    source = _SharedRuns(file.runs())
+    runs = _SharedRuns(source.runs())
     lock, errors = threading.Lock(), list[BaseException]()
 
     def serve() -> None:
         try:
             with _Lane(settings) as lane:
-                while (run := source.next()) is not None:
+                while (run := runs.next()) is not None:
                     verdict = lane.verdict(run)
                     with lock:
                         finished(verdict)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
             errors.append(error)
-            source.stop()
+            runs.stop()
 
     threads = [
         threading.Thread(target=serve, name=f"fleet {number}", daemon=True)
-        for number in range(max(1, min(settings.processes, file.total)))
+        for number in range(max(1, min(settings.processes, source.total)))
     ]
     for thread in threads:
         thread.start()
@@ -85,7 +100,7 @@ def run_all(file: FleetFile, settings: FleetSettings, finished: Finished) -> Non
         for thread in threads:
             thread.join()
     finally:
-        source.stop()
+        runs.stop()
     if errors:
         raise errors[0]
 
@@ -166,6 +181,10 @@ class Worker:
             seconds=settings.seconds,
             copied=settings.copied,
         )
+        search = [*map(str, settings.search), os.environ.get("PYTHONPATH", "")]
+        # The files of a revision change too fast for the times that bytecode has.
+        self._environ = {**os.environ, **_ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1"}
+        self._environ["PYTHONPATH"] = os.pathsep.join(filter(None, search))
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
 
@@ -200,8 +219,7 @@ class Worker:
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
                     cwd=self._settings.root,
-                    # The files of a revision change too fast for the times that bytecode has.
-                    env={**os.environ, **_ONE_THREAD, "PYTHONDONTWRITEBYTECODE": "1"},
+                    env=self._environ,
                     start_new_session=True,
                 )
             except OSError as error:

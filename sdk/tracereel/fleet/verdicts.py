@@ -10,12 +10,14 @@ import msgspec
 from tracereel.client.exports import whole_file
 from tracereel.errors import TracereelError
 from tracereel.fleet.file import MAX_RUNS
+from tracereel.fleet.prompts import PromptChange
 from tracereel.tape.report import Verdict
 
 MAX_LINE: Final = 1024 * 1024
 MAX_CAUSES: Final = 20
 MAX_TEXT: Final = 4_000
 MAX_NAMES: Final = 50
+SUFFIX: Final = ".verdicts.ndjson"
 Kind = Literal["same", "changed", "prompt_changed", "inconclusive", "flaky"]
 
 
@@ -50,6 +52,12 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
     pipelines: tuple[str, ...] = ()
     text: str = ""
     """Report of the replay, cut."""
+    recorded_end: str = ""
+    """How the recorded run ended: `returned`, `raised` …"""
+    end: str = ""
+    """How it ended now; empty if it was stopped."""
+    prompts: tuple[PromptChange, ...] = ()
+    """Changed prompts by model, if nothing else has changed."""
     not_compared: tuple[str, ...] = ()
     process: Literal["fork", "fresh", "none"] = "none"
     culprit: str = ""
@@ -82,6 +90,11 @@ def unclear(trace_id: str, why: str, text: str, **more: Any) -> RunVerdict:
     return RunVerdict(
         trace_id=trace_id, verdict="inconclusive", causes=(cause,), text=text[:MAX_TEXT], **more
     )
+
+
+def beside(path: str | Path) -> str:
+    """Return where the verdicts of a fleet file are written."""
+    return f"{path}{SUFFIX}"
 
 
 class VerdictWriter:

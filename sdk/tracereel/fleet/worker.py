@@ -10,6 +10,7 @@ Run as `python -m tracereel.fleet.worker`.
 
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import shutil
@@ -26,7 +27,7 @@ import msgspec
 
 from tracereel._core import replay_guard
 from tracereel._runtime import gevent_compat
-from tracereel.fleet import frames
+from tracereel.fleet import frames, tokenizers
 from tracereel.fleet.execution import described, execute, prepare
 from tracereel.fleet.file import FleetRun
 from tracereel.fleet.frames import ExchangeError, SilentError
@@ -70,6 +71,7 @@ def main() -> None:
         _end_with_parent()
     os.chdir(settings.root)
     relocate(settings.root, settings.moved_from)
+    tokenizers.keep_cache_place()
     os.environ["TMPDIR"] = tempfile.tempdir = settings.scratch
     # What the program configures must not deliver what earlier processes left behind.
     os.environ["TRACEREEL_SPOOL_DIR"] = str(Path(settings.scratch, "spool"))
@@ -103,6 +105,7 @@ class _Worker:
         self._settings = settings
         self._network = network
         self._culprit = ""
+        self._frozen = False
 
     def run(self, job: bytes) -> RunVerdict:
         """Return the verdict of one run."""
@@ -118,6 +121,8 @@ class _Worker:
         except TapeError as error:
             return unclear(about.pop("trace_id"), "not replayable", str(error), **about)
         made = self._executed(given, tape, about)
+        # Processes that are forked for later runs have the tokenizers.
+        tokenizers.load(each.model for each in made.prompts)
         return msgspec.structs.replace(
             made,
             trace_id=given.trace_id,
@@ -135,6 +140,11 @@ class _Worker:
         root, moved_from = self._settings.root, self._settings.moved_from
         if missed := missed_modules(set(sys.modules) - known, root, moved_from):
             raise TapeError(f"{missed} comes from {moved_from}, not from the other revision")
+        if not self._frozen:
+            # The collector of forked runs does not visit, and so not copy, what is here already.
+            gc.collect()
+            gc.freeze()
+            self._frozen = True
         if not self._culprit and (threads := _threads()):
             module = str(tape.header.get("entry")).partition(":")[0]
             self._culprit = f"importing {module} leaves {threads} running"

@@ -10,6 +10,7 @@ from tracereel.cli.fleet_report import lines_of
 from tracereel.cli.terminal import Terminal
 from tracereel.fleet.execution import without_numbers
 from tracereel.fleet.groups import FleetPolicy, summarize
+from tracereel.fleet.prompts import PromptChange
 from tracereel.fleet.report import as_html, as_json, as_junit
 from tracereel.fleet.verdicts import Cause, RunVerdict
 
@@ -28,6 +29,11 @@ def hostile() -> list[RunVerdict]:
         "text": HOSTILE,
         "agents": (HOSTILE,),
         "pipelines": (HOSTILE,),
+        "prompts": (
+            PromptChange(
+                model=HOSTILE, provider=HOSTILE, recorded_model=f"{HOSTILE}0", calls=1, tokens=1
+            ),
+        ),
         "culprit": HOSTILE,
         "network": HOSTILE,
     }
