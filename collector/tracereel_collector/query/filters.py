@@ -57,8 +57,8 @@ COLUMNS: Final[dict[str, str]] = {
         sum(s.executions_open) > 0, 'running',
         max(s.closing) >= '1', substring(max(s.closing), 18),
         max(s.closing) = '', if(sum(s.events) > 0, 'unknown', 'running'),
-        -- Only spans inside of another one: it may be still going on.
-        max(s.ended) > now64(9) - INTERVAL {STALE_SECONDS} SECOND, 'running',
+        -- Only spans inside of another one: it may be still going on. Clocks of senders may be ahead.
+        least(max(s.ended), max(s.arrived)) > now64(9) - INTERVAL {STALE_SECONDS} SECOND, 'running',
         substring(max(s.closing), 18))""",
 }
 """Properties of a run, as SQL over its rows of `trace_summaries`."""

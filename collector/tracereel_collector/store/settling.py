@@ -26,6 +26,7 @@ from tracereel_collector.store.rollups import (
     UNPRICED_OF_SPANS,
     nano_usd,
 )
+from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
 
 MAX_TRACES: Final = 500
@@ -156,37 +157,34 @@ def settle(store: ClickHouseStore, traces: Sequence[UnsettledTrace], *, patient:
     A `patient` call leaves out traces whose spans and sums do not agree: an insert may be under way.
     """
     tenant, ids = traces[0].tenant, [each.trace for each in traces]
-    sums = {
-        row.trace: row
-        for row in _select(
-            store, _SpanSums, query("sums_of_traces"), {"tenant": tenant, "ids": ids}
-        )
-    }
-    short = [each.trace for each in traces if each.records <= MAX_SPANS]
-    given = {"tenant": tenant, "ids": short, "limit": MAX_EVENTS + 1}
-    rows = _select(store, _Span, _SPANS, given) if short else []
-    spans = {trace: list(group) for trace, group in groupby(rows, key=lambda row: row.trace)}
-    if len(rows) > MAX_EVENTS:  # the last one is cut
-        del spans[rows[-1].trace]
+    found = _select(store, _SpanSums, query("sums_of_traces"), {"tenant": tenant, "ids": ids})
+    sums = {row.trace: row for row in found}
+    _forget(store, tenant, [row.trace for row in found if not row.spans])
+    # Only a part of a trace may be among the rows that are looked at.
+    traces = [
+        each
+        for each in traces
+        if (stored := sums.get(each.trace)) is not None
+        and stored.spans
+        and stored.spans + each.events != stored.settled
+    ]
+    spans = _spans_of(store, tenant, [each.trace for each in traces if each.records <= MAX_SPANS])
     calls, corrections = [], []
     for trace in traces:
-        stored = sums.get(trace.trace)
-        known = spans.get(trace.trace, [])
-        if stored is None:
-            continue
+        stored, known = sums[trace.trace], spans.get(trace.trace, [])
+        records = stored.spans + trace.events
         if trace.records > MAX_SPANS:
-            corrections.append(_too_long(tenant, trace, stored))
+            unchanged = msgspec.structs.asdict(stored)
+            corrections.append(_correction(tenant, stored, unchanged, records))
             continue
-        seen = sum(not span.told for span in known)
-        if seen != stored.spans and (patient or not known):
+        if not known or (patient and sum(not span.told for span in known) != stored.spans):
             continue
         settled = _SettledTrace(known)
-        seen_records = stored.spans + trace.events
         calls += [
-            {"TenantId": tenant, "TraceId": trace.trace, "Seen": seen_records, **row}
+            {"TenantId": tenant, "TraceId": trace.trace, "Seen": records, **row}
             for row in settled.rows()
         ]
-        corrections.append(_correction(tenant, stored, settled.sums(), seen_records))
+        corrections.append(_correction(tenant, stored, settled.sums(), records))
     if calls:
         _insert(store, "settled_calls", calls)
     if corrections:  # last: with these rows the traces are settled
@@ -273,9 +271,28 @@ def _correction(
     }
 
 
-def _too_long(tenant: str, trace: UnsettledTrace, stored: _SpanSums) -> dict[str, Any]:
-    """Return the row that leaves the sums of a trace as they are."""
-    return _correction(tenant, stored, msgspec.structs.asdict(stored), stored.spans + trace.events)
+def _spans_of(store: ClickHouseStore, tenant: str, ids: list[str]) -> dict[str, list[_Span]]:
+    """Return the spans of traces; without the last trace if there are too many."""
+    if not ids:
+        return {}
+    rows = _select(store, _Span, _SPANS, {"tenant": tenant, "ids": ids, "limit": MAX_EVENTS + 1})
+    spans = {trace: list(group) for trace, group in groupby(rows, key=lambda row: row.trace)}
+    if len(rows) > MAX_EVENTS:
+        del spans[rows[-1].trace]
+    return spans
+
+
+def _forget(store: ClickHouseStore, tenant: str, ids: list[str]) -> None:
+    """Delete what was settled of traces that were deleted meanwhile."""
+    if ids:
+        shards, given = Shards.of(store), {"tenant": tenant, "ids": ids}
+        of_trace = "{tenant:String} AND %s IN {ids:Array(String)}"
+        shards.alter(
+            "trace_summaries",
+            f"DELETE WHERE tenant = {of_trace % 'trace_id'} AND spans = 0 AND events = 0",
+            given,
+        )
+        shards.alter("settled_calls", f"DELETE WHERE TenantId = {of_trace % 'TraceId'}", given)
 
 
 def _insert(

@@ -1,16 +1,21 @@
 """Run search: filters, windows and pages, over events and spans."""
 
 import itertools
+import json
 import time
 
 import pytest
 
-from tests.collector.store.runs_to_find import NOW, at, run, span, spans_request
+from tests.collector.store.conftest import insert_body
+from tests.collector.store.runs_to_find import NOW, START, at, run, span, spans_request
 from tests.support.contract import EXAMPLES
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import BadRequestError
+from tracereel_collector.model import Kind
 from tracereel_collector.query.filters import TraceFilters
+from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search, SearchQuery
+from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.window import parse_window
 
 
@@ -281,6 +286,35 @@ def test_an_agent_that_ended_inside_of_an_open_pipeline_does_not_end_the_run(tol
     told(*run("open")[:3])
 
     assert search()["traces"][0]["status"] == "running"
+
+
+@pytest.mark.parametrize("ahead", [0, 10**9], ids=["right clock", "clock of 2057"])
+def test_a_trace_without_its_root_is_complete_after_a_quiet_time(spans, migrated, tenant, ahead):
+    spans(
+        spans_request(
+            span(2, parent=1, name="first", begin=ahead, took=5),
+            span(3, parent=2, name="second", begin=ahead + 1, took=2, error="boom"),
+        )
+    )
+    (found,) = Search(migrated, time.time_ns).answer(tenant, SearchQuery())["traces"]
+    shown = json.loads(Traces(RunReader(migrated)).document(tenant, found["trace_id"]))
+
+    assert (found["name"], found["status"], found["duration_ms"]) == ("first", "success", 5000)
+    assert (shown["name"], shown["state"]) == ("first", "success")
+    assert shown["summary"]["duration_ms"] == 5000
+    assert (found["errors"], shown["summary"]["errors"]) == (1, 1)
+
+
+def test_a_trace_without_its_root_runs_while_its_spans_come(migrated, sequence, tenant):
+    now = time.time_ns()
+    late = int(now / 10**9 - START.timestamp()) - 60
+    request = spans_request(span(2, parent=1, begin=late))
+    insert_body(migrated, Kind.SPANS, request, 1, tenant, sequence, received=now)
+    (found,) = Search(migrated, time.time_ns).answer(tenant, SearchQuery())["traces"]
+
+    assert found["status"] == "running"
+    shown = json.loads(Traces(RunReader(migrated)).document(tenant, found["trace_id"]))
+    assert shown["state"] == "running"
 
 
 def test_spans_without_events_are_runs(spans, search):

@@ -19,6 +19,7 @@ from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.trace import Traces, document_of
 from tracereel_collector.query.window import parse_window
 from tracereel_collector.store import settling
+from tracereel_collector.store.deletion import delete_rows, runs_of
 from tracereel_collector.store.settling import UnsettledTrace, batches, settle, unsettled
 
 TRACE = b"\xab" * 16
@@ -198,6 +199,20 @@ def test_spending_has_the_calls_of_spans_of_any_agent_or_none(migrated, spans, t
     assert all(isinstance(each, Spending) for each in found)
     (mine,) = [each for each in found if each.tenant == tenant]
     assert mine.usd_per_hour_of_day > 0
+
+
+def test_what_is_settled_while_its_trace_is_deleted_goes_too(migrated, spans, tenant):
+    spans(spans_request(span(1, **CALL), span(2, parent=1, **CALL)))
+    (trace,) = [each for each in unsettled(migrated) if each.tenant == tenant]
+    settle(migrated, [trace], patient=True)
+    delete_rows(migrated, runs_of(migrated, tenant, [trace.trace]))
+    late = {"tenant": tenant, "trace_id": trace.trace, "hour": at(0)[:19], "day": "2026-01-23"}
+    late |= {"settled": 2, "span_calls": -1, "confidence": 2}
+    migrated.put("trace_summaries", json.dumps(late).encode(), fmt="JSONEachRow")
+    assert len(listed(migrated, tenant)) == 1
+
+    settle_all(migrated)
+    assert listed(migrated, tenant) == []
 
 
 def test_each_member_of_a_group_settles_its_share(migrated, spans, tenant):

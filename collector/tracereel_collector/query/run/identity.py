@@ -7,6 +7,7 @@ The rules are the same here, over the rows of the run itself: child runs have th
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from typing import Final
 
@@ -157,10 +158,16 @@ def _status(
         return _open(open_steps["agent"]), None
     if last is None:
         return "unknown" if rows else "running", None
-    latest = max((span.began + span.duration for span in spans), default=0)
-    if rank == _INNER_SPAN and run.now - latest < STALE_SECONDS * 1_000_000_000 and run.now:
+    if rank == _INNER_SPAN and run.now and run.now - _latest(spans) < STALE_SECONDS * 1_000_000_000:
         return "running", None
     return status, last
+
+
+def _latest(spans: Sequence[SpanRow]) -> int:
+    """Return when the last span ended, or came: clocks of senders may be ahead."""
+    ended = max(span.began + span.duration for span in spans)
+    arrived = datetime.fromisoformat(max(span.ingested_at for span in spans)).timestamp()
+    return min(ended, round(arrived) * 1_000_000_000)
 
 
 def _open(statuses: Sequence[str]) -> str:

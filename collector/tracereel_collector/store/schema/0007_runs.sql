@@ -11,6 +11,7 @@ CREATE TABLE IF NOT EXISTS trace_summaries$local
     day Date COMMENT 'of arrival',
     started SimpleAggregateFunction(min, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
     ended SimpleAggregateFunction(max, DateTime64(9, 'UTC')) CODEC(Delta, ZSTD(1)),
+    arrived SimpleAggregateFunction(max, DateTime64(9, 'UTC')) COMMENT 'when the last span came' CODEC(Delta, ZSTD(1)),
     opening SimpleAggregateFunction(max, String) COMMENT 'of the outermost, the earliest: name, tab, prompt' CODEC(ZSTD(1)),
     closing SimpleAggregateFunction(max, String) COMMENT 'of the outermost, the latest: status' CODEC(ZSTD(1)),
     answer SimpleAggregateFunction(max, String) COMMENT 'the latest of the outermost: output' CODEC(ZSTD(1)),

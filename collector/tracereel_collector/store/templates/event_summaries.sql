@@ -5,6 +5,7 @@ SELECT
     toDate(ingested_at) AS day,
     fromUnixTimestamp64Nano(min(began_nano), 'UTC') AS started,
     fromUnixTimestamp64Nano(max(ended_nano), 'UTC') AS ended,
+    toDateTime64(0, 9, 'UTC') AS arrived,
     max(if(rank = '' OR (rank >= '4' AND NOT endsWith(event_type, '.started')), '', concat(
         rank, if(rank >= '4', $earliest, $earliest_begun), called, '\t', prompt))) AS opening,
     max(if(rank = '' OR endsWith(event_type, '.started'), '', concat(

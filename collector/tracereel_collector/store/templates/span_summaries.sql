@@ -5,6 +5,7 @@ SELECT
     toDate(IngestedAt) AS day,
     toDateTime64(min(Timestamp), 9, 'UTC') AS started,
     fromUnixTimestamp64Nano(max(toUnixTimestamp64Nano(Timestamp) + toInt64(Duration)), 'UTC') AS ended,
+    max(IngestedAt) AS arrived,
     max(concat(if(ParentSpanId = '', '2', '0'), $earliest, if(StepName = '', SpanName, StepName), '\t')) AS opening,
     max(concat(if(ParentSpanId = '', concat('2', $latest), concat('0', $earliest)),
         if(StatusCode = 'Error', 'failed', 'success'))) AS closing,
