@@ -7,9 +7,9 @@ Every call of a conversation sends its whole history. `run`: all calls in one ru
 each call. The other forms are spans of a dialect: an agent and its model call, in a trace for each turn,
 of several conversations at once that name their session. `last` is the size of the last request, `sent`
 that of all. `disk` is what the tables of the store take (active parts of all tables, indexes included),
-before and after their parts are merged. `wire` is the content sent as gzip, which the SDK uses for other
-machines. The goal is at most 1.3 times the last request plus 1.5 KB an event (`goal`). The second form
-stores so many events of the demo, each run copied under new ids, and prints the bytes an event by table.
+before and after their parts are merged. `gzip` and `zstd` are the requests as the SDK compresses them for
+other machines. The goal is at most 1.3 times the last request plus 1.5 KB an event (`goal`). The second
+form stores so many events of the demo, each run copied under new ids, and prints bytes an event by table.
 """
 
 import argparse
@@ -23,11 +23,13 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterable
 from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import tracereel
@@ -243,16 +245,25 @@ def disk(lines: list[bytes], batch: int, kind: Kind = Kind.EVENTS) -> tuple[int,
         return fresh, stored_bytes(store)
 
 
+def compressed(bodies: Iterable[bytes]) -> dict[str, int]:
+    """Return the size of bodies as each compression makes them."""
+    pairs = [
+        (len(gzip.compress(body, 1)), len(zstandard.ZstdCompressor(level=3).compress(body)))
+        for body in bodies
+    ]
+    return dict(zip(("gzip", "zstd"), map(sum, zip(*pairs, strict=True)), strict=True))
+
+
 def measured_spans(dialect: str, turns: int, chars: int, batch: int) -> dict[str, float]:
     """Return the row of one of several conversations in spans."""
     talks = [spans(dialect, turns, chars, seed) for seed in range(CONVERSATIONS)]
     found = talks[0][0]
     requests = [each for turn in zip(*(talk[1] for talk in talks), strict=True) for each in turn]
     groups = [requests[first : first + batch] for first in range(0, len(requests), batch)]
-    wire = sum(len(gzip.compress(b"".join(group), 1)) for group in groups) // CONVERSATIONS
+    wire = {name: size // CONVERSATIONS for name, size in compressed(map(b"".join, groups)).items()}
     fresh, merged = (each // CONVERSATIONS for each in disk(requests, batch, Kind.SPANS))
     goal = 1.3 * found["last"] + 1_500 * 2 * turns
-    row = {"turns": turns, "events": 2 * turns, **found, "spool": 0, "wire": wire}
+    row = {"turns": turns, "events": 2 * turns, **found, "spool": 0, **wire}
     return {
         **row,
         "disk": fresh,
@@ -272,11 +283,11 @@ def measured(form: str, turns: int, chars: int, batch: int) -> dict[str, float]:
         found = json.loads(subprocess.run(words, check=True, capture_output=True, env=env).stdout)
         bodies = [each.lines for each in sink.requests if each.path.startswith("/v1/events")]
     lines = [line for body in bodies for line in body]
-    wire = sum(len(gzip.compress(b"\n".join(body), 1)) for body in bodies)
+    wire = compressed(map(b"\n".join, bodies))
     fresh, merged = disk(lines, batch)
     goal = 1.3 * found["last"] + 1_500 * len(lines)
     spool = sum(len(line) + 1 for line in lines)
-    row = {"turns": turns, "events": len(lines), **found, "spool": spool, "wire": wire}
+    row = {"turns": turns, "events": len(lines), **found, "spool": spool, **wire}
     return {
         **row,
         "disk": fresh,

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -17,7 +18,7 @@ from tracereel.errors import ConfigurationError
 MIB: Final = 1024 * 1024
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
-COMPRESSIONS: Final = ("auto", "gzip", "none")
+COMPRESSIONS: Final = ("auto", "gzip", "none", "zstd")
 EVENT_LOGS: Final = ("auto", "off", "lifecycle", "content")
 RECORDS: Final = ("off", "errors", "sampled", "all")
 
@@ -83,6 +84,16 @@ def _one_of(words: tuple[str, ...]) -> Parse:
         return word
 
     return parse
+
+
+_compression_word: Final = _one_of(COMPRESSIONS)
+
+
+def _compression(value: object) -> object:
+    word = _compression_word(value)
+    if word == "zstd" and find_spec("zstandard") is None:
+        raise ValueError("the package zstandard (pip install 'tracereel[zstd]')")
+    return word
 
 
 _seconds: Final = _number(float, "seconds, from 0 to 3600", 0.0, 3600.0)
@@ -207,8 +218,9 @@ class Config:
     )
     compression: str = _row(
         "auto",
-        _one_of(COMPRESSIONS),
-        "`gzip`, `none`, or `auto`: gzip unless the collector is on this machine.",
+        _compression,
+        "`zstd`, `gzip`, `none`, or `auto`: nothing to a collector on this machine, else zstd if the"
+        " package zstandard is installed (`tracereel[zstd]`), else gzip.",
     )
     result_fields: tuple[tuple[str, tuple[str, ...]], ...] = _row(
         lambda: _result_fields(""),

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+import zstandard
+
 Event = dict[str, Any]
 
 
@@ -133,6 +135,8 @@ class IngestSink:
         raw_size = len(body)
         if handler.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
+        elif handler.headers.get("content-encoding") == "zstd":
+            body = zstandard.ZstdDecompressor().decompress(body)
         lines = [line for line in body.split(b"\n") if line]
         headers = {name.lower(): value for name, value in handler.headers.items()}
         with self._lock:

@@ -2,6 +2,7 @@
 
 import os
 import ssl
+from importlib.util import find_spec
 from typing import Final
 
 from tracereel._export.http_client import HTTP_ERRORS, HttpConnection, HttpResponse, is_loopback
@@ -28,10 +29,11 @@ class CollectorConnection(HttpConnection):
             tls=collector_tls,
             native_sockets=True,
         )
-        self.compresses = config.compression == "gzip" or (
-            config.compression == "auto" and not is_loopback(self.host)
-        )
-        """Whether to compress request bodies for this destination."""
+        self.compression = config.compression
+        """How to compress request bodies for this destination: `zstd`, `gzip` or `none`."""
+        if config.compression == "auto":
+            best = "zstd" if find_spec("zstandard") else "gzip"
+            self.compression = "none" if is_loopback(self.host) else best
 
     def post(
         self, path: str, body: bytes, headers: dict[str, str], *, timeout: float | None = None

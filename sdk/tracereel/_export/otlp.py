@@ -145,7 +145,9 @@ def span_export(config: Config) -> OtlpExport[ReadableSpan]:
     exporter = OTLPSpanExporter(
         endpoint,
         timeout=timeout,  # type: ignore[arg-type,unused-ignore]
-        compression=Compression.Gzip if connection.compresses else Compression.NoCompression,
+        compression=Compression.NoCompression
+        if connection.compression == "none"
+        else Compression.Gzip,
         session=session,
     )
     return OtlpExport(exporter, session)

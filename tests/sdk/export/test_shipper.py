@@ -18,6 +18,7 @@ from tests.support.waiting import wait_until
 from tracereel import FlushResult, config, traced_agent
 from tracereel._core import recorder
 from tracereel._export import backoff, destinations, shipper
+from tracereel._export.collector_connection import CollectorConnection
 from tracereel._export.leftovers import ship_leftovers
 from tracereel._export.sender import EventsAccepted, EventsRefused
 from tracereel._export.spool import Spool
@@ -53,11 +54,12 @@ def configured(sink_url: str, **more: Any) -> config.Config:
     return config.load(endpoint=sink_url, **more)
 
 
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_requests_are_ndjson_with_the_key_on_a_kept_connection(
-    sink: IngestSink, registry: CollectorRegistry
+    sink: IngestSink, registry: CollectorRegistry, compression: str
 ) -> None:
     tracereel.configure(
-        endpoint=sink.url + "/prefix", api_key="sesame", registry=registry, compression="gzip"
+        endpoint=sink.url + "/prefix", api_key="sesame", registry=registry, compression=compression
     )
     for number in range(20):
         agent(number)
@@ -66,7 +68,7 @@ def test_requests_are_ndjson_with_the_key_on_a_kept_connection(
     assert request.path == "/prefix/v1/events"
     assert request.headers["content-type"] == "application/x-ndjson"
     assert request.headers["x-api-key"] == "sesame"
-    assert "gzip" in {request.headers.get("content-encoding") for request in sink.requests}
+    assert compression in {request.headers.get("content-encoding") for request in sink.requests}
 
 
 def test_exit_waits_for_a_slow_answer_about_the_key_of_an_orphaned_spool(
@@ -84,6 +86,11 @@ def test_exit_waits_for_a_slow_answer_about_the_key_of_an_orphaned_spool(
 
     assert len(sink.of_type("custom.left")) == 30
     assert not spool_files(revoked.destination_dir)
+
+
+def test_bytes_for_other_machines_are_compressed_as_well_as_the_installed_packages_can() -> None:
+    assert CollectorConnection(configured("http://elsewhere.example")).compression == "zstd"
+    assert CollectorConnection(configured("http://127.0.0.1:1")).compression == "none"
 
 
 def test_a_local_collector_gets_plain_bytes(recorded: Deliver, sink: IngestSink) -> None:
