@@ -45,6 +45,7 @@ from tracereel_collector.query.scores import Scores
 from tracereel_collector.query.search import Search
 from tracereel_collector.query.sessions import Sessions
 from tracereel_collector.query.trace import Traces
+from tracereel_collector.query.unread_names import UnreadNames
 from tracereel_collector.query.user_sql import SqlLimits, UserSql
 from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.queue import DurableQueue
@@ -240,6 +241,7 @@ class Parts:
         self.tapes = Tapes(store)
         self.many_tapes = ManyTapes(store)
         self.emitters = Emitters(store)
+        self.unread_names = UnreadNames(store)
         self.jaeger = Jaeger(store, now_unix_nano=now)
         self.scores = Scores(store)
         self.export = Export(store, export_slots(shares))

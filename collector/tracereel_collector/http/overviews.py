@@ -1,4 +1,4 @@
-"""`/v1/agents`, `/v1/sessions`, `/v1/emitters`: agents, conversations and emitters of a tenant."""
+"""`/v1/agents`, `/v1/sessions`, `/v1/emitters`, `/v1/unread-attributes`: overviews of a tenant."""
 
 import time
 from typing import Annotated, Literal
@@ -22,6 +22,7 @@ from tracereel_collector.query.emitters import MAX_EMITTERS
 from tracereel_collector.query.filters import Scored
 from tracereel_collector.query.found_details import MAX_SCORES
 from tracereel_collector.query.sessions import MAX_SESSION_EVENTS, MAX_SESSIONS
+from tracereel_collector.query.unread_names import MAX_NAMES
 from tracereel_collector.query.window import DAY, HOUR, Window, parse_window
 
 router = ScopedRouter(KeyScope.READ)
@@ -47,6 +48,19 @@ async def get_emitters(
             state=state or "",
             service=service or "",
             limit=limit,
+        ),
+    )
+
+
+@router.get("/v1/unread-attributes", summary="List attribute names that no dialect reads")
+async def get_unread_attributes(
+    request: Request, limit: Annotated[int, Query(ge=1, le=MAX_NAMES)] = 100
+) -> Response:
+    """List names on spans of models, tools and agents of the last day, most frequent first."""
+    return await query_json(
+        request,
+        lambda parts, tenant: parts.unread_names.document(
+            tenant, now_unix_nano=parts.clock.unix_nano(), limit=limit
         ),
     )
 

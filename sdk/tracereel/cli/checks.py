@@ -29,6 +29,8 @@ Status = Literal["ok", "warn", "fail"]
 METRICS_SECONDS: Final = 2.0
 CLOCK_WARN_SECONDS: Final = 2.0
 CLOCK_FAIL_SECONDS: Final = 60.0
+SHOWN_NAMES: Final = 5
+"""Attributes that are named when no dialect reads them."""
 """Clock difference in seconds that is reported as a failure."""
 
 _PREFIXES: Final = ("TRACEREEL_", "OTEL_")
@@ -112,7 +114,21 @@ def reachable(
     yield from _version_agrees(health, installed)
     yield from _ready(client)
     yield from _key(client, events_wait=events_wait)
+    yield from _unread_attributes(client)
     yield _clock(health)
+
+
+def _unread_attributes(client: Client) -> Iterator[Check]:
+    """Name attributes of agent spans that the collector stores but does not understand."""
+    try:
+        answer = client.get("/v1/unread-attributes", {"limit": SHOWN_NAMES})
+        found = json.loads(answer.body)["attributes"] if answer.status == 200 else []
+    except (ClientError, ValueError, KeyError, TypeError):
+        return  # an older collector, or a key that may not read
+    if found:
+        names = ", ".join(f"{each['name']} ({each['scope']}, {each['spans']})" for each in found)
+        advice = "if they say something of models, tools or agents, report the client"
+        yield Check("reachable", "dialects", "warn", f"not understood: {names}", advice)
 
 
 def metrics_servers(ports: Sequence[int] = (DEFAULT_PORT, *NEXT_PORTS)) -> Iterator[Check]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tracereel.fleet.prices import PricedTokens, PriceTable
+from tracereel.fleet.prices import PricedTokens, EstimatePrices
 from tracereel.fleet.prompts import PromptChange, merged
 
 
@@ -61,7 +61,7 @@ class CostEstimate:
         return "; ".join(parts)
 
 
-def estimate(changes: Iterable[PromptChange], prices: PriceTable) -> CostEstimate | None:
+def estimate(changes: Iterable[PromptChange], prices: EstimatePrices) -> CostEstimate | None:
     """Return what changed prompts cost, or `None` if there are none."""
     sums = merged(changes)
     if not sums:
@@ -88,7 +88,7 @@ def estimate(changes: Iterable[PromptChange], prices: PriceTable) -> CostEstimat
     )
 
 
-def _costs(change: PromptChange, prices: PriceTable) -> dict[str, tuple[str, float | None]]:
+def _costs(change: PromptChange, prices: EstimatePrices) -> dict[str, tuple[str, float | None]]:
     """Return model and cost of the recorded calls, of the new ones, and of those with no cache."""
     cached = min(change.cached, change.tokens)
     kept = min(change.kept, change.new_tokens)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tracereel.fleet.estimate import CostEstimate, estimate
-from tracereel.fleet.prices import PriceTable
+from tracereel.fleet.prices import EstimatePrices
 from tracereel.fleet.verdicts import Cause, RunVerdict
 
 KINDS: Final = ("same", "changed", "prompt_changed", "inconclusive", "flaky")
@@ -17,7 +17,7 @@ _ORDER: Final = {
     kind: at for at, kind in enumerate(("changed", "prompt_changed", "inconclusive", "same"))
 }
 MAX_FOLLOWING: Final = 5
-_PUBLISHED: Final = PriceTable()
+_PUBLISHED: Final = EstimatePrices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def counted(runs: int) -> str:
     return f"{runs} run is" if runs == 1 else f"{runs} runs are"
 
 
-def summarize(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -> FleetSummary:
+def summarize(verdicts: Iterable[RunVerdict], prices: EstimatePrices = _PUBLISHED) -> FleetSummary:
     """Sort verdicts by cause."""
     counts = dict.fromkeys(KINDS, 0)
     differing: list[RunVerdict] = []
@@ -140,7 +140,9 @@ def summarize(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -
     )
 
 
-def by_cause(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) -> list[CauseGroup]:
+def by_cause(
+    verdicts: Iterable[RunVerdict], prices: EstimatePrices = _PUBLISHED
+) -> list[CauseGroup]:
     """Return groups of runs with the same verdict and first cause, the worst and largest first."""
     members: dict[tuple[str, Cause], list[RunVerdict]] = defaultdict(list)
     for each in verdicts:
@@ -151,7 +153,7 @@ def by_cause(verdicts: Iterable[RunVerdict], prices: PriceTable = _PUBLISHED) ->
 
 
 def _group(
-    verdict: str, cause: Cause, runs: Sequence[RunVerdict], prices: PriceTable
+    verdict: str, cause: Cause, runs: Sequence[RunVerdict], prices: EstimatePrices
 ) -> CauseGroup:
     agents = Counter(name for run in runs for name in run.agents)
     pipelines = Counter(name for run in runs for name in run.pipelines)

@@ -57,8 +57,8 @@ class _Row:
         return (dollars + tokens.completion * self.output) / _MILLION
 
 
-class PriceTable:
-    """Prices of today."""
+class EstimatePrices:
+    """Prices of today, for estimates."""
 
     def __init__(self, rows: tuple[_Row, ...] = ()) -> None:
         self._rows = rows
@@ -79,14 +79,14 @@ class PriceTable:
         return _published(provider, model, tokens)
 
 
-def read_prices(path: str | Path | None) -> PriceTable:
+def read_prices(path: str | Path | None) -> EstimatePrices:
     """Read a price file; without one only published prices are known.
 
     Raises:
         PricesError: the file is missing, too long or no price file.
     """
     if path is None:
-        return PriceTable()
+        return EstimatePrices()
     try:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(MAX_BYTES + 1)
@@ -104,7 +104,7 @@ def read_prices(path: str | Path | None) -> PriceTable:
             rows.append(_row(row))
         except (TypeError, ValueError, AttributeError) as error:
             raise PricesError(f"{path}, row {number}: {error}") from error
-    return PriceTable(tuple(rows))
+    return EstimatePrices(tuple(rows))
 
 
 def _row(row: dict[str, str]) -> _Row:

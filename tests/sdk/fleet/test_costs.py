@@ -19,7 +19,7 @@ from tests.support.replay_trial import recording
 from tracereel import replay, traced_agent
 from tracereel.fleet import tokenizers
 from tracereel.fleet.estimate import estimate
-from tracereel.fleet.prices import PricedTokens, PricesError, PriceTable, read_prices
+from tracereel.fleet.prices import PricedTokens, PricesError, EstimatePrices, read_prices
 from tracereel.fleet.prompts import PromptChange, merged, prompt_changes
 from tracereel.tape.format import parse
 
@@ -171,7 +171,7 @@ def test_another_model_has_its_own_price_and_no_cache(desk: Desk, runs: Path, pr
     cost = desk.replayed(runs, "--prices", prices)["cost"]
 
     assert cost["recorded_usd"] == (500 * 2 + 500 * 1 + 50 * 8) / 1e6
-    published = PriceTable().cost("", "gpt-4o", PricedTokens(prompt=1000, completion=50))
+    published = EstimatePrices().cost("", "gpt-4o", PricedTokens(prompt=1000, completion=50))
     assert cost["new_usd"] == cost["asking_usd"] == published
     assert (cost["new_tokens"], cost["cache_reads"], cost["cache_broken"]) == (1000, 1, 1)
 
@@ -241,7 +241,7 @@ def test_published_prices_are_those_of_the_package(
     expected = genai_prices.calc_price(usage, model, provider_id=provider or None).total_price
 
     tokens = PricedTokens(prompt=prompt + cached, completion=completion, cached=cached)
-    assert PriceTable().cost(provider, model, tokens) == float(expected)
+    assert EstimatePrices().cost(provider, model, tokens) == float(expected)
 
 
 COUNTS = [each.name for each in msgspec.structs.fields(PromptChange) if each.type is int]
@@ -264,6 +264,6 @@ def test_sums_do_not_depend_on_the_order_and_lose_no_call(changes: list[PromptCh
     for name in COUNTS:
         total = sum(getattr(each, name) for each in changes)
         assert sum(getattr(each, name) for each in sums.values()) == total
-    found = estimate(changes, PriceTable())
+    found = estimate(changes, EstimatePrices())
     assert found is not None
     assert found.new_tokens == sum(each.new_tokens for each in changes)

@@ -142,6 +142,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "agent_name",
         "lk.agent_name",
         "langsmith.metadata.lc_agent_name",
+        "traceloop.association.properties.lc_agent_name",
         "gen_ai.agent.id",
     ),
     # Metadata of LangChain in one JSON object.
@@ -176,6 +177,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "enduser.id",
         "langfuse.user.id",
         "gen_ai.user",
+        "gen_ai.request.user",
         "llm.user",
         "traceloop.association.properties.user_id",
         "lmnr.association.properties.user_id",
@@ -189,6 +191,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "gen_ai.response.finish_reasons",
         "gen_ai.response.finish_reason",
         "gen_ai.response.stop_reason",
+        "gen_ai.agent.finish_reason",
         "llm.finish_reason",
         "llm.response.finish_reason",
         "llm.response.stop_reason",

@@ -16,6 +16,7 @@ export async function show(place, address, signal) {
   let before = null;
   let stillSince = null;
   let last = null;
+  const unread = await ask("/v1/unread-attributes?limit=50", { signal }).catch(() => ({ attributes: [] }));
 
   async function read() {
     const [text, ready, emitters, quarantine] = await Promise.all([
@@ -76,6 +77,7 @@ export async function show(place, address, signal) {
         kinds(state.samples),
         refusals(state.samples),
         emitterTable(state.emitters),
+        unreadTable(unread.attributes),
         quarantineTable(state.quarantine, read, open),
       ),
     );
@@ -406,4 +408,33 @@ function quarantineTable(entries, read, open) {
 
 function storeOf({ kind, engine, answers }) {
   return `store ${plain(kind)}, ${plain(engine ?? (answers ? "ready" : "unreachable"))}`;
+}
+
+/** Names of attributes that no dialect reads; nothing if there are none. */
+function unreadTable(names) {
+  if (!names.length) return null;
+  return h(
+    "section",
+    {},
+    h("h2", {}, "Attributes that no dialect reads"),
+    h("p", { class: "quiet" },
+      "Of the last day, on spans of models, tools and agents. They are stored; no column has them."),
+    scrolled(
+      "Attributes that no dialect reads",
+      h(
+        "table",
+        { class: "grid" },
+        h("thead", {}, h("tr", {}, [
+          h("th", { scope: "col" }, "Attribute"),
+          h("th", { scope: "col" }, "Instrumentation"),
+          h("th", { scope: "col", class: "number" }, "Spans"),
+        ])),
+        h("tbody", {}, names.map((each) => h("tr", {}, [
+          h("td", {}, plain(each.name)),
+          h("td", {}, plain(each.scope ?? NONE)),
+          h("td", { class: "number" }, count(each.spans)),
+        ]))),
+      ),
+    ),
+  );
 }
