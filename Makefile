@@ -77,6 +77,7 @@ cluster: .venv/.dev .venv/.tools ## test suites and oracle rounds on a cluster (
 replay-corpus: .venv/.dev ## record and re-execute a corpus of agents with many timings (SEEDS=50), then a table
 	SAFETY_FULL=1 $(BIN)/python -m pytest tests/sdk/tape/test_process_guard.py
 	BISECT_FULL=1 $(BIN)/python -m pytest tests/sdk/fleet/test_bisect_corpus.py
+	MUTATION_PASSES=20 $(BIN)/python -m pytest tests/sdk/tape/test_mutated_programs.py
 	$(BIN)/python -m tests.replay_corpus --seeds $(or $(SEEDS),50)
 
 clean: ## remove the environment and the demo's data

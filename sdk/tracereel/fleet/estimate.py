@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tracereel.fleet.prices import PricedTokens, EstimatePrices
+from tracereel.fleet.prices import EstimatePrices, PricedTokens
 from tracereel.fleet.prompts import PromptChange, merged
 
 

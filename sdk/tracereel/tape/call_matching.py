@@ -5,14 +5,17 @@ tasks and threads match in any start order. If there is none, the first remainin
 name is used, to report the change. Arguments that identify a run (`payloads.UNHASHED`) are not compared.
 """
 
+import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tracereel.tape.format import Call, Tape
-from tracereel.tape.payloads import hash_of
+from tracereel.tape.payloads import hash_of, text_of
 
 MAX_TRIED: Final = 100
+MAX_TEXT: Final = 20_000
+"""Characters of arguments that are compared for their likeness."""
 
 
 class CallPosition:
@@ -62,6 +65,15 @@ class CallPosition:
         own = name if number == 1 else f"{name} #{number}"
         return f"{self.path} / {own}" if self.path else own
 
+    def within(self, kind: str, call: Call | None, path: str) -> "CallPosition":
+        """Return the position of a scope inside this one.
+
+        A step that the tape does not have is new: calls in it are those of the scope around it.
+        """
+        if kind == "step" and call is None and not self.inside:
+            return self
+        return CallPosition(call, path, around=self, inside=self.inside)
+
     def exact(self, kind: str, name: str, arguments_hash: str) -> Call | None:
         """Take and return the next call with these arguments, or `None`."""
         key = _key(kind, name)
@@ -90,13 +102,25 @@ class CallPosition:
                 return call
         return None
 
-    def nearest(self, kind: str, name: str) -> Call | None:
-        """Take and return the first remaining call of that name, whatever its arguments."""
+    def nearest(
+        self, kind: str, name: str, likeness: Callable[[Call], float] | None = None
+    ) -> Call | None:
+        """Take and return the first remaining call of that name, whatever its arguments.
+
+        Calls of several tasks or threads have no order: of the first of each, the most alike is
+        taken.
+        """
         found = self._by_name.get(_key(kind, name))
         if not found:
             return None
         self._used = True
         call = found[0]
+        if likeness is not None and len(found) > 1:
+            firsts: dict[tuple[int, int], Call] = {}
+            for each in itertools.islice(found, MAX_TRIED):
+                firsts.setdefault((each.lane, each.task), each)
+            if len(firsts) > 1:
+                call = max(firsts.values(), key=likeness)
         self.take(call)
         return call
 
@@ -138,6 +162,20 @@ class CallPosition:
 
 def _key(kind: str, name: str) -> str:
     return f"{kind}:{name}"
+
+
+def likeness(one: Any, other: Any) -> float:
+    """Return the share of the texts of two values that is the same at their beginning and end."""
+    texts = [text_of(each)[:MAX_TEXT] for each in (one, other)]
+    start = _alike(*texts)
+    end = _alike(*(text[start:][::-1] for text in texts))
+    return (start + end) / max(1, *map(len, texts))
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def left_at_default(arguments: Any) -> list[str]:

@@ -44,6 +44,8 @@ _TELEMETRY: Final = (
 """Modules that report about the program; what they send is no part of a run."""
 _POOLS: Final = ("asyncio_", "AnyIO")
 """Names of threads that work for any task, each time with the context of that task."""
+_TRANSPARENT: Final = ("tracereel._core.replay_guard", "tracereel.tape.thread_ownership", __name__)
+"""Modules that wrap functions of the standard library for the program."""
 _STDLIB: Final = sys.stdlib_module_names
 
 _open: Final[dict[int, "weakref.ref[RunTape]"]] = {}
@@ -201,15 +203,18 @@ def _opened(tape: Any) -> "RunTape | None":
 
 def _place() -> str | None:
     """Return the program's line that leads here; `None` if it is not the program's doing."""
-    frame: FrameType | None = sys._getframe(4)  # noqa: SLF001 - the documented way to get caller frames
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to get caller frames
     library: str | None = None
     for _ in range(MAX_FRAMES):
         if frame is None:
             break
         module = str(frame.f_globals.get("__name__"))
         top = module.partition(".")[0]
-        if module.startswith(("importlib.", *_TELEMETRY)):
-            return None
+        if module == "platform" or module.startswith(("importlib.", *_TELEMETRY)):
+            return None  # clients ask `uname` once for a header
+        if module in _TRANSPARENT:
+            frame = frame.f_back
+            continue
         if top == "tracereel" and not module.startswith("tracereel.demo"):
             return library  # without any other module it is the SDK itself
         if top not in _STDLIB:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel.errors import NotAllowedError
 from tracereel.tape import codec, elsewhere, endings
-from tracereel.tape.call_matching import CallPosition, left_at_default
+from tracereel.tape.call_matching import CallPosition, left_at_default, likeness
 from tracereel.tape.decision_matching import MATCHED, NOT_RECORDED, DecisionMatching
 from tracereel.tape.differences import differences, shown
 from tracereel.tape.divergence import (
@@ -218,9 +218,8 @@ class Player(TapeSession):
         if not parent.inside:
             exact = parent.exact(made.kind, made.name, hash_of(data))
             call = exact or parent.nearest(made.kind, made.name)
-        place = CallPosition(call, path, around=parent, inside=parent.inside)
         if made.execution is not None:
-            made.execution.place = place
+            made.execution.place = parent.within(made.kind, call, path)
         root = parent is self._root and not self._rooted and call is not None
         self._rooted = self._rooted or root
         status, known = None, call if root else exact
@@ -243,8 +242,7 @@ class Player(TapeSession):
             parent = self._place_of(around.parent)
             path = parent.step(around.kind, around.name)
             call = parent.nearest(around.kind, around.name)
-            found = CallPosition(call, path, around=parent, inside=parent.inside)
-            around.place = found
+            found = around.place = parent.within(around.kind, call, path)
         return found
 
     def _unknown(
@@ -259,7 +257,9 @@ class Player(TapeSession):
         if self.options.branch:
             self._leave_tape()
             return None
-        near = parent.nearest(made.kind, made.name)
+        near = parent.nearest(
+            made.kind, made.name, lambda call: likeness(self._data_of(call.arguments), data)
+        )
         if near is None:
             lost = threaded and parent is self._root and self._rooted
             self._detector.unexpected(

@@ -19,7 +19,7 @@ from tests.support.replay_trial import recording
 from tracereel import replay, traced_agent
 from tracereel.fleet import tokenizers
 from tracereel.fleet.estimate import estimate
-from tracereel.fleet.prices import PricedTokens, PricesError, EstimatePrices, read_prices
+from tracereel.fleet.prices import EstimatePrices, PricedTokens, PricesError, read_prices
 from tracereel.fleet.prompts import PromptChange, merged, prompt_changes
 from tracereel.tape.format import parse
 

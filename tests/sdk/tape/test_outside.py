@@ -18,6 +18,7 @@ import pytest
 import tracereel
 from tests.support.replay_trial import recording
 from tracereel import traced_agent, traced_llm, traced_tool
+from tracereel._core import replay_guard
 from tracereel.tape import Tape, boundary
 from tracereel.tape import format as tape_format
 
@@ -133,6 +134,15 @@ def test_an_effect_inside_of_a_recorded_call_is_none(
     tape = taped(lambda: program(effect.__name__, port, str(tmp_path)))
 
     assert (tape.state, tape.reasons, tape.outside) == ("yes", (), ())
+
+
+def test_a_program_that_is_started_is_listed_in_a_process_that_was_guarded_too(
+    tmp_path: Path,
+) -> None:
+    with replay_guard.installed():
+        pass
+
+    assert taped(lambda: careless("_program", 0, str(tmp_path))).outside
 
 
 def test_effects_before_and_after_the_run_and_reading_files_do_not_count(tmp_path: Path) -> None:
