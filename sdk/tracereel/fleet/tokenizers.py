@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from tracereel.errors import ReplayStoppedError
 
+MAX_TEXT: Final = 1_000_000
+"""Longest text that is counted, in characters."""
 _CACHE: Final = "TIKTOKEN_CACHE_DIR"
 
 
@@ -25,8 +27,8 @@ def load(models: Iterable[str]) -> None:
 
 
 def tokens_of(model: str, text: str) -> int | None:
-    """Return the number of tokens of a text, or `None` if the model's encoding is not there."""
-    encoding = _encoding(model)
+    """Return the number of tokens, or `None` if the text is too long or the encoding not there."""
+    encoding = _encoding(model) if len(text) <= MAX_TEXT else None
     return None if encoding is None else len(encoding.encode_ordinary(text))
 
 

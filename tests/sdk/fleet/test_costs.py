@@ -191,6 +191,7 @@ def bytewise(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_tokenizer_counts_where_it_knows_the_model() -> None:
     assert tokenizers.tokens_of("openai/gpt-4o", "twelve bytes") == 12
     assert tokenizers.tokens_of("claude-x", "twelve bytes") is None
+    assert tokenizers.tokens_of("gpt-4o", "x" * (tokenizers.MAX_TEXT + 1)) is None
 
 
 def test_the_latest_row_of_a_price_file_applies(prices: Path) -> None:
