@@ -12,7 +12,7 @@ from tracereel_collector.telemetry import SettlingMetrics
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 MAX_LOOKED_AT = 5_000
 """Maximum traces of one round; the others follow in the next."""
 _REST = 10

@@ -14,10 +14,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
+from tests.clients import fields
 from tests.collector.store.test_doors import COUNTS
 from tests.support.clickhouse_cluster import limited_user_database, new_cluster_database
 from tests.support.collector import CollectorProcess, http
 from tests.support.contract import EXAMPLES
+from tests.support.settling import settle_all
 from tests.support.store_writers import StoreWriter, body_of
 from tests.support.waiting import wait_until
 from tracereel_collector.auth.audit import AuditLog
@@ -122,6 +124,21 @@ def test_schema_is_written_down_on_every_node_and_applied_once(database, nodes):
         assert node.rows("SELECT number, checksum FROM schema_migrations ORDER BY 1") == expected
         assert len(remembered_cluster(node).nodes) == len(nodes)
         assert prepare_schema(node) == []
+
+
+def test_calls_are_settled_once_by_whichever_node(nodes):
+    tenant = uuid.uuid4().hex
+    fields.insert(nodes[0], Kind.SPANS, tenant, fields.spans_of("both-openai"))
+    sync_replicas(nodes)
+
+    assert settle_all(nodes[0]) > 0
+    sync_replicas(nodes)
+    assert [settle_all(node) for node in nodes] == [0] * len(nodes)
+    for node in nodes:
+        calls, tokens = "count(), sum(TotalTokens)", "sum(span_calls), sum(span_tokens)"
+        of_calls = f"SELECT {calls} FROM model_calls WHERE TenantId = {{t:String}}"
+        of_runs = f"SELECT {tokens} FROM trace_summaries WHERE tenant = {{t:String}}"
+        assert node.rows(of_calls, t=tenant) == node.rows(of_runs, t=tenant) == [("4", "450")]
 
 
 def test_collector_does_not_make_the_schema_of_a_cluster():
