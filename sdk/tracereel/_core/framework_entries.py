@@ -8,7 +8,9 @@ import functools
 import importlib
 import inspect
 import sys
+import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
@@ -20,6 +22,9 @@ from tracereel._core.tape_session import RUNS, Live
 from tracereel._runtime import guard
 
 MAX_FRAMES: Final = 100
+MAX_PATHS: Final = 256
+_paths: Final[dict[int, tuple["weakref.ref[Any]", str]]] = {}
+"""Variables of objects that were looked for; the search takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,13 @@ class _Framework:
     methods: tuple[str, ...]
     runner: str = ""
     """Class in the same package that has the methods and takes the object, if it has none itself."""
+    has_name: bool = True
+    """Whether a run has the name of its object."""
 
 
 FRAMEWORKS: Final = {
     "langgraph": _Framework(
-        "langgraph.pregel", "Pregel", ("invoke", "ainvoke", "stream", "astream")
+        *("langgraph.pregel", "Pregel", ("invoke", "ainvoke", "stream", "astream")), has_name=False
     ),
     "openai-agents": _Framework("agents", "Agent", ("run", "run_sync", "run_streamed"), "Runner"),
     "pydantic-ai": _Framework("pydantic_ai", "Agent", ("run",)),
@@ -71,7 +78,15 @@ def is_needed() -> bool:
 
 def entry_of(call: str, target: Any, arguments: Mapping[str, Any]) -> FrameworkEntry:
     """Return the entry for a call of an object, with the arguments that were passed."""
-    return FrameworkEntry(call, _path_of(target), dict(arguments))
+    known = _paths.get(id(target))
+    if known is not None and known[0]() is target:
+        return FrameworkEntry(call, known[1], dict(arguments))
+    path = _path_of(target)
+    if len(_paths) >= MAX_PATHS:
+        _paths.clear()
+    with suppress(TypeError):  # an object that cannot be referred to weakly
+        _paths[id(target)] = weakref.ref(target), path
+    return FrameworkEntry(call, path, dict(arguments))
 
 
 def begin(execution: Any) -> Live:
@@ -98,20 +113,23 @@ def begin(execution: Any) -> Live:
     return begun if isinstance(begun, Live) else RUNS
 
 
-def load(call: str, target: Any) -> Any:
+def load(call: str, target: Any, name: str) -> Any:
     """Return the function that a tape names as `framework.method` of an object.
 
     Raises:
-        ValueError: the framework, its method or the class of the object is another one.
+        ValueError: the framework, its method, or the class or name of the object is another one.
     """
-    name, _, method = call.rpartition(".")
-    framework = FRAMEWORKS.get(name)
+    package, _, method = call.rpartition(".")
+    framework = FRAMEWORKS.get(package)
     if framework is None or method not in framework.methods:
         raise ValueError(f"{call!r} is no call of {', '.join(FRAMEWORKS)}")
     module = sys.modules.get(framework.module)
     kind = getattr(module, framework.kind, None)
     if not isinstance(kind, type) or kind not in type.__getattribute__(type(target), "__mro__"):
-        raise ValueError(f"it is no {framework.kind} of {name}")
+        raise ValueError(f"it is no {framework.kind} of {package}")
+    own = getattr(target, "name", None)
+    if framework.has_name and own is not None and own != name:
+        raise ValueError(f"the tape is of {name!r}, and it is {own!r} here")
     if not framework.runner:
         return getattr(target, method)
     run = functools.partial(
@@ -139,7 +157,6 @@ def _path_of(target: Any) -> str:
     """Return the variable of a module of the program that holds an object."""
     seen: set[str] = set()
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to get caller frames
-    main = sys.modules.get("__main__")
     for _ in range(MAX_FRAMES):
         if frame is None:
             break
@@ -147,7 +164,13 @@ def _path_of(target: Any) -> str:
         if found:
             return found
         frame = frame.f_back
-    return _variable(vars(main), target, seen) if main is not None else ""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if type(names) is dict and "site-packages" not in str(names.get("__file__")):
+            found = _variable(names, target, seen)
+            if found:
+                return found
+    return ""
 
 
 def _variable(names: dict[str, Any], target: Any, seen: set[str]) -> str:

@@ -126,7 +126,7 @@ def entry_point(tape: Tape, announce: modules.Announce | None = None) -> Any:
             raise TapeError(f"{path!r} is not there; {_OTHERWISE}") from None
     if call := tape.header.get("framework"):
         try:
-            return framework_entries.load(str(call), found)
+            return framework_entries.load(str(call), found, str(tape.header.get("name")))
         except ValueError as error:
             raise TapeError(
                 f"{path!r} cannot be called as {call}: {error}; {_OTHERWISE}"

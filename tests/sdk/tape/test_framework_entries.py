@@ -1,9 +1,11 @@
 """Runs of frameworks as their documentation writes them have an entry and can be called again."""
 
+import asyncio
 from types import ModuleType
 from typing import Any
 
 import pytest
+from agents import Runner
 
 import tracereel
 from tests.sdk.tape.programs import documented_agents, documented_graph, documented_pydantic
@@ -75,6 +77,48 @@ def test_a_change_of_an_undecorated_run_is_found(
         program.changed.clear()
 
 
+async def _read(stream: Any) -> list[Any]:
+    return [each async for each in stream]
+
+
+@pytest.mark.parametrize(
+    ("program", "run"),
+    [
+        (documented_graph, lambda graph: asyncio.run(graph.ainvoke({"topic": "x"}))),
+        (documented_graph, lambda graph: list(graph.stream({"topic": "x"}, stream_mode="updates"))),
+        (documented_graph, lambda graph: asyncio.run(_read(graph.astream({"topic": "x"})))),
+        (documented_graph, lambda graph: graph.invoke({"topic": "x"}, {"recursion_limit": 9})),
+    ],
+    ids=["ainvoke", "stream", "astream", "with a configuration"],
+)
+def test_every_way_to_run_a_graph_can_be_called_again(program: Any, run: Any, taped: Any) -> None:
+    program.changed.clear()
+    _, tape = taped(lambda: run(program.graph))
+    program.ran.clear()
+
+    assert (tape.state, tape.reasons) == ("yes", ())
+    assert replayed(program, tape).verdict == "same"
+    program.changed.add("output")
+    try:
+        assert replayed(program, tape).verdict == "changed"
+    finally:
+        program.changed.clear()
+
+
+def test_an_agent_that_is_run_without_a_loop_can_be_called_again(taped: Any) -> None:
+    documented_agents.changed.clear()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        _, tape = taped(lambda: Runner.run_sync(documented_agents.agent, "Weather?"))
+        documented_agents.ran.clear()
+        assert tape.header["framework"] == "openai-agents.run_sync"
+        assert replayed(documented_agents, tape).verdict == "same"
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 def _with_header(tape: Tape, **fields: Any) -> Tape:
     records = [{**each, **fields} if each["r"] == "run" else each for each in tape.records]
     return tape_format.parse([{"tape_id": "t", "part": 0, "records": records}])
@@ -95,6 +139,13 @@ def test_a_hostile_tape_calls_no_other_method_or_object(fields: dict[str, str], 
     tape = _with_header(recorded(documented_graph, taped), **fields)
 
     with pytest.raises(TapeError), tracereel.replay(tape) as run:
+        run.call()
+
+
+def test_a_hostile_tape_runs_no_agent_of_another_name(taped: Any) -> None:
+    tape = _with_header(recorded(documented_agents, taped), name="Another")
+
+    with pytest.raises(TapeError, match="the tape is of 'Another'"), tracereel.replay(tape) as run:
         run.call()
 
 
