@@ -17,6 +17,7 @@ from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.trace import Traces
 from tracereel_collector.query.window import parse_window
+from tracereel_collector.store.clickhouse import StoreAddress
 
 
 @pytest.fixture
@@ -72,16 +73,17 @@ A = {
     "color": "green",
 }
 B = {"agent": "writer", "pipeline": "billing", "prompt": "nada", "begin": 100, "color": "red"}
-TWO_RUNS: list[str] = []
+TWO_RUNS: dict[StoreAddress, str] = {}
+"""Tenant of the two runs in each store."""
 
 
 @pytest.fixture
-def two_runs(told, tenant):
-    """Return the tenant of two runs that differ in every field; stored once."""
-    if not TWO_RUNS:
+def two_runs(told, place, tenant):
+    """Return the tenant of two runs that differ in every field; stored once in each store."""
+    if place not in TWO_RUNS:
         told(*run("a", **A), *run("b", **B))
-        TWO_RUNS.append(tenant)
-    return TWO_RUNS[0]
+        TWO_RUNS[place] = tenant
+    return TWO_RUNS[place]
 
 
 @pytest.mark.parametrize(
