@@ -83,6 +83,9 @@ def test_calls_are_priced_by_the_users_file_and_unknown_models_are_counted(price
     statement = "SELECT Model FROM model_calls WHERE CostSource = 'unknown_model' GROUP BY Model"
     named = http("POST", f"{priced.url}/v1/sql", json.dumps({"query": statement}).encode())
     assert named.json()["rows"] == [["mystery-1"]], named.body
+    statement = "SELECT Model, CostUsd, CostSource FROM model_calls ORDER BY Model"
+    shown = http("POST", f"{priced.url}/v1/sql", json.dumps({"query": statement}).encode())
+    assert [tuple(row) for row in shown.json()["rows"]] == expected, shown.body
 
 
 def test_invalid_price_file_stops_the_start_with_a_reason(new_collector, tmp_path):

@@ -98,7 +98,7 @@ def _prices(provider: str, model: Any, source: str) -> Iterator[Price]:
             output=first.output,
             cache_read=first.cache_read,
             cache_write=first.cache_write,
-            cases=tuple(cases),
+            cases=tuple(cases) if len(cases) > 1 else (),
             source=source,
         )
 

@@ -38,8 +38,8 @@ class Price:
     output: float
     cache_read: float
     cache_write: float
-    cases: tuple[PriceCase, ...]
-    """By time of day and size of the prompt, in this order; the last that holds applies."""
+    cases: tuple[PriceCase, ...] = ()
+    """By time of day and size of the prompt, the last that holds applies; empty: one price."""
     source: str
 
 

@@ -13,15 +13,17 @@ RULE_HOLDS: Final = """(r.Equals != '' OR r.Prefix != '' OR r.Suffix != ''
             AND NOT arrayExists(pattern -> match(t.text, pattern), r.Against)"""
 """Whether a rule `r` holds for the text of `t`; that it equals the text is left to the join."""
 
-PRICE: Final = """arrayLast(each -> each.second <= toUnixTimestamp(c.Timestamp) % 86400
-            AND each.above < toInt64(assumeNotNull(c.PromptTokens)), p.Cases)"""
-COST: Final = f"""arraySum(price -> (
+_CASE: Final = """if(empty(p.Cases), (0, -1, p.Input, p.CacheRead, p.CacheWrite, p.Output),
+            arrayLast(each -> each.second <= toUnixTimestamp(c.Timestamp) % 86400
+                AND each.above < toInt64(assumeNotNull(c.PromptTokens)), p.Cases))"""
+# The case is written four times and evaluated once.
+COST: Final = f"""(
             greatest(toFloat64(assumeNotNull(c.PromptTokens)) - ifNull(c.CacheReadTokens, 0)
-                - ifNull(c.CacheWriteTokens, 0), 0) * price.input
-            + ifNull(c.CacheReadTokens, 0) * price.cache_read
-            + ifNull(c.CacheWriteTokens, 0) * price.cache_write
-            + ifNull(c.CompletionTokens, 0) * price.output
-        ) / 1000000, [{PRICE}])"""
+                - ifNull(c.CacheWriteTokens, 0), 0) * tupleElement({_CASE}, 3)
+            + ifNull(c.CacheReadTokens, 0) * tupleElement({_CASE}, 4)
+            + ifNull(c.CacheWriteTokens, 0) * tupleElement({_CASE}, 5)
+            + ifNull(c.CompletionTokens, 0) * tupleElement({_CASE}, 6)
+        ) / 1000000"""
 """Dollars of a call `c` by its prices `p`."""
 
 FRAGMENTS: Final = {

@@ -28,7 +28,7 @@ COLUMNS = (
 )
 MAX_PRICES = 10_000
 """Maximum number of rows of a file: the table is joined with every called model."""
-FORM: Final = 1
+FORM: Final = 2
 """Number of the form of the rows; another one loads the same prices again."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/@*+ -]{1,200}")
@@ -111,7 +111,6 @@ def _prices_of(row: dict[str, str]) -> Iterable[Price]:
             output=case.output,
             cache_read=case.cache_read,
             cache_write=case.cache_write,
-            cases=(case,),
             source=re.sub(r"[^A-Za-z0-9_.:/@ -]", " ", row["source"] or "")[:200],
         )
 

@@ -151,7 +151,7 @@ def test_user_without_rights_is_named_in_one_line(server, tmp_path):
 
 def test_preparation_says_why_the_store_cannot_be_used(server, store, tmp_path):
     queue = DurableQueue(tmp_path / "queue.sqlite", LIMITS)
-    refused = Preparation(connect(server, "other", name="reader"), queue, [])
+    refused = Preparation(connect(server, "other", name="reader"), queue, known_prices(None))
     assert refused.problem
 
     with pytest.raises(StartupError, match="lacks a right"):
@@ -159,7 +159,7 @@ def test_preparation_says_why_the_store_cannot_be_used(server, store, tmp_path):
 
     assert "lacks a right" in refused.problem
     assert refused.problem.endswith("(docs/growing.md lists the rights that it needs)")
-    allowed = Preparation(connect(server, RIGHTS_DATABASE), queue, [])
+    allowed = Preparation(connect(server, RIGHTS_DATABASE), queue, known_prices(None))
     allowed()
     assert allowed.problem == ""
     queue.close()

@@ -15,11 +15,14 @@ FROM
         FROM
         (
             SELECT
-                Provider, Model, ValidFrom, Cases,
+                Provider, Model, ValidFrom,
+                if(empty(all_cases.Cases), [(0, -1, Input, CacheRead, CacheWrite, Output)], all_cases.Cases)
+                    ::Array(Tuple(second UInt32, above Int64, input Float64, cache_read Float64,
+                        cache_write Float64, output Float64)) AS Cases,
                 max(arrayMax(arrayMap(each -> each.above, Cases))) OVER (PARTITION BY Provider, Model) >= 0 AS has_tiers,
                 min(arrayMin(arrayMap(each -> if(each.above < 0, 9223372036854775807, each.above), Cases)))
                     OVER (PARTITION BY Provider, Model) AS lowest
-            FROM priced_models
+            FROM priced_models AS all_cases
         )
         ARRAY JOIN
             arrayFilter(n -> n = 0 OR (has_tiers AND $price_thresholds[n] >= lowest), range(10)) AS class

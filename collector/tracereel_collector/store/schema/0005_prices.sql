@@ -41,6 +41,7 @@ GROUP BY TenantId, Day, Provider, Model;
 
 -- The price table of each start that brought another one; the newest revision is in force.
 -- Cases: prices by second of the day and size of the prompt, in this order; the last that holds applies.
+-- Empty, if the price depends on neither.
 CREATE TABLE IF NOT EXISTS model_prices$local
 (
     Revision UInt64,
