@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tracereel._redact.event_redaction import owner_forms, owner_key
+from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.rollup_agents import SUBTRACT
 from tracereel_collector.store.shards import Shards
@@ -83,12 +84,21 @@ def count_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
 
 
 def delete_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
-    """Delete the rows of the runs; return their number by table."""
+    """Delete the rows of the runs; return their number by table.
+
+    Raises:
+        StoreUnavailableError: rows are still being deleted: subtracting them twice would be wrong.
+    """
     shards = Shards.of(store)
     counted = _counted(store, shards, runs)
     _forget_sessions(store, shards, runs)
     for table, where, _ in counted:
         if table in SUBTRACT:
+            if busy := shards.still_deletes(table):
+                raise StoreUnavailableError(
+                    f"an earlier deletion is not finished at {', '.join(busy)}",
+                    hint="ask again; a replica may wait for rows that only one has that is away",
+                )
             # Directly before the delete: a repeated deletion then finds no rows to subtract again.
             store.change(SUBTRACT[table], runs.parameters())
         shards.alter(table, f"DELETE WHERE {where}", runs.parameters())

@@ -66,6 +66,13 @@ class Shards:
         for replicas in self._shards:
             _on_any(replicas, f"ALTER TABLE `{self.kept(name)}` {change}", parameters)
 
+    def still_deletes(self, name: str) -> list[str]:
+        """Return the replicas that are up and still delete runs from a table."""
+        kept = self.kept(name)
+        return [
+            node.address for shard in self._shards for node in shard if _deletes(node.store, kept)
+        ]
+
     def catch_up(self) -> list[str]:
         """Wait until replicas have fetched what others took; return those that have not, or are away.
 
@@ -99,6 +106,15 @@ def _on_any(replicas: Sequence[Node], statement: str, parameters: Mapping[str, A
         except StoreUnavailableError:
             continue
     return replicas[-1].store.change(statement, parameters)
+
+
+def _deletes(store: ClickHouseStore, table: str) -> bool:
+    try:
+        return store.rows(query("pending_deletions"), table=table) not in ([], [("0",)])
+    except MissingRightError:
+        raise
+    except StoreUnavailableError:
+        return False  # its rows are not read, either
 
 
 def _caught_up(store: ClickHouseStore) -> bool:

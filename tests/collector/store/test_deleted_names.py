@@ -4,8 +4,11 @@ import pytest
 
 from tests.collector.store.runs_to_find import run, span, spans_request
 from tests.support.contract import EXAMPLES
+from tests.support.waiting import wait_until
+from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.store import deletion
 from tracereel_collector.store.deletion import delete_rows, runs_of
+from tracereel_collector.store.shards import Shards
 
 
 class Overheard:
@@ -94,3 +97,26 @@ def test_span_names_are_deleted_with_their_last_span(migrated, told, spans, tena
     delete_rows(migrated, runs_of(migrated, tenant, ["one", "01" * 16]))
     assert {"work", "invoke_agent b"} <= names()
     assert not names() & {"GET /eva", "invoke_agent a"}
+
+
+def test_rows_that_are_still_being_deleted_are_not_subtracted_again(migrated, told, tenant):
+    told(*run("slow", agent="a"))
+    runs = runs_of(migrated, tenant, ["slow"])
+    minutes = "SELECT sum(started) FROM agent_minutes WHERE tenant = {tenant:String}"
+    counted = migrated.rows(minutes, tenant=tenant)
+    assert counted != [("0",)]
+    migrated.command("SYSTEM STOP MERGES agent_events")
+    try:
+        migrated.change(
+            "ALTER TABLE agent_events DELETE"
+            " WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}",
+            {"tenant": tenant, "ids": ["slow"]},
+            mutations_sync=0,
+        )
+        with pytest.raises(StoreUnavailableError, match="an earlier deletion is not finished"):
+            delete_rows(migrated, runs)
+        assert migrated.rows(minutes, tenant=tenant) == counted
+    finally:
+        migrated.command("SYSTEM START MERGES agent_events")
+    wait_until(lambda: Shards.of(migrated).still_deletes("agent_events") == [], timeout=120)
+    delete_rows(migrated, runs)
