@@ -149,8 +149,20 @@ class Collector:
         names.start()
         self._started.callback(names.stop, timeout=1.0)
 
+        members = self._group.names if self._group is not None else ()
+        settling = SettlingWorker(
+            store,
+            self._writers,
+            metrics=SettlingMetrics.register(self._registry),
+            member=members.index(self._group.name) if self._group is not None else 0,
+            members=len(members) or 1,
+        )
+        settling.start()
+        self._started.callback(settling.stop, timeout=settings.stop_seconds)
+
         def delivered() -> None:
             names.note_delivery()
+            settling.note_delivery()
             on_delivered()
 
         worker = DeliveryWorker(
@@ -169,16 +181,6 @@ class Collector:
         )
         worker.start()
         self._started.callback(worker.stop, timeout=settings.stop_seconds)
-        members = self._group.names if self._group is not None else ()
-        settling = SettlingWorker(
-            store,
-            self._writers,
-            metrics=SettlingMetrics.register(self._registry),
-            member=members.index(self._group.name) if self._group is not None else 0,
-            members=len(members) or 1,
-        )
-        settling.start()
-        self._started.callback(settling.stop, timeout=settings.stop_seconds)
         if self._group is not None:
             relay = RelayWorker(
                 queue,

@@ -13,6 +13,8 @@ from tracereel_collector.telemetry import SettlingMetrics
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 2.0
+IDLE_LOOK_SECONDS = 30.0
+"""Time between rounds while this collector delivers nothing and is in no group."""
 MAX_LOOKED_AT = 5_000
 """Maximum traces of one round; the others follow in the next."""
 _REST = 10
@@ -40,6 +42,10 @@ class SettlingWorker:
         self._writers = writers
         self._metrics = metrics
         self._share = {"member": member, "members": members}
+        self._deliveries = 0
+        self._settled_deliveries = -1
+        """Deliveries that a round had before it when it found nothing to settle."""
+        self._looked_at = 0.0
         self._unchanged: dict[tuple[str, str], tuple[int, int]] = {}
         """Records of each unsettled trace, and for how many rounds they have been as many."""
         self._rest_until = 0.0
@@ -51,9 +57,15 @@ class SettlingWorker:
         )
         self.start, self.stop = self._rounds.start, self._rounds.stop
 
+    def note_delivery(self) -> None:
+        """Look for traces in the next round: rows were delivered."""
+        self._deliveries += 1
+
     def _look_if_rested(self) -> None:
         began = time.monotonic()
-        if began < self._rest_until:
+        # What other members of a group deliver is not noted here.
+        is_idle = self._settled_deliveries == self._deliveries and self._share["members"] == 1
+        if began < max(self._rest_until, self._looked_at + IDLE_LOOK_SECONDS * is_idle):
             return
         try:
             self.look()
@@ -65,9 +77,12 @@ class SettlingWorker:
         """Settle the traces that are due; return how many were.
 
         Raises:
-            CollectorError: the store is unavailable; repeated in the next round.
+            CollectorError: the store is unavailable; repeated later.
         """
+        deliveries, self._looked_at = self._deliveries, time.monotonic()
         found = unsettled(self._store, limit=MAX_LOOKED_AT, **self._share)
+        if not found:
+            self._settled_deliveries = deliveries
         self._unchanged = {_key(each): self._rounds_unchanged(each) for each in found}
         due = [each for each in found if _has_grown(each) or self._unchanged[_key(each)][1]]
         done = 0

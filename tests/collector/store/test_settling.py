@@ -11,7 +11,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.clients import fields
 from tests.collector.store.runs_to_find import NOW, START, at, span, spans_request
-from tests.support.settling import settle_all
+from tests.support.settling import settle_all, settling_worker
+from tests.support.waiting import wait_until
 from tracereel_collector.model import Spending
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.run.rows import RunReader
@@ -73,6 +74,20 @@ def test_two_spans_of_a_call_are_one_after_settling_and_settling_again_changes_n
     settle_all(migrated)
     assert listed(migrated, tenant) == [(2, 22, 0, 0)]
     assert in_sql(migrated, tenant) == (2, 22)
+
+
+def test_an_idle_worker_settles_what_is_delivered_afterwards(migrated, spans, tenant):
+    settle_all(migrated)
+    worker = settling_worker(migrated)
+    assert worker.look() == 0
+    worker.start()
+    try:
+        spans(spans_request(span(1, **CALL), span(2, parent=1, **CALL)))
+        worker.note_delivery()
+
+        wait_until(lambda: listed(migrated, tenant) == [(1, 11, 0, 0)])
+    finally:
+        worker.stop(timeout=10)
 
 
 def test_a_corrected_trace_is_corrected_again_after_a_double_insert(migrated, spans, tenant):
