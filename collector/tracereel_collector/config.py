@@ -170,7 +170,7 @@ class Settings:
     tail_readers_per_tenant: int = _setting(20, "The same of one tenant.")
     tail_beat_seconds: float = _setting(10.0, "Longest silence on a live stream.")
 
-    alert_webhook: str = _setting("", "Address that is told what is wrong; none.")
+    alert_webhook: str = _setting("", "Address that alerts are posted to; none.")
     alert_seconds: float = _setting(15.0, "How often it is looked for.")
 
     retention_days: int = _setting(

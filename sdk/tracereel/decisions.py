@@ -68,9 +68,9 @@ def _compared(decision_type: str, fields: dict[str, Any]) -> None:
     """Put a decision that no function made on the tape, or compare it with the one there."""
     recorder = _recorder.active()
     if recorder is not None and recorder.tape is not None:
-        told = {name: fields[name] for name in _OUTCOME if fields.get(name) is not None}
+        outcome = {name: fields[name] for name in _OUTCOME if fields.get(name) is not None}
         execution, given = context.current_execution(), fields.get("candidates")
-        recorder.tape.decided(execution, decision_type, told, given)
+        recorder.tape.decided(execution, decision_type, outcome, given)
 
 
 def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> None:
@@ -84,13 +84,13 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
         return
     captures = recorder.config.capture_content
     get = fields.get
-    told = {
+    outcome = {
         "decision_type": values.label(decision_type) or values.type_name(decision_type),
         "reasoning": values.label(get("reasoning"), values.TEXT_LIMIT) if captures else None,
         "confidence": values.ratio(get("confidence")),
     }
     # The closing event of the execution shows the last decision if its result has no such fields.
-    execution.state.decision = {name: value for name, value in told.items() if value is not None}
+    execution.state.decision = {name: value for name, value in outcome.items() if value is not None}
     given, scores = _scored(get("candidates"), get("scores"))
     threshold = values.real(get("threshold"))
     candidates = chosen = inputs = outputs = None
@@ -109,7 +109,7 @@ def _record(decision_id: str, decision_type: object, fields: dict[str, Any]) -> 
             "event_type": semconv.DECISION_RECORDED,
             "agent_name": agent.name if (agent := execution.agent).kind == "agent" else None,
             "decision_id": decision_id,
-            **told,
+            **outcome,
             "decision_category": values.label(get("category")),
             "input_data": inputs,
             "output_data": values.plain_dict(outputs),
@@ -202,7 +202,7 @@ class Decision:
         """Set fields of the decision; later values win."""
         self._fields.update(fields)
 
-    def told(self) -> tuple[str, dict[str, Any]]:
+    def recorded(self) -> tuple[str, dict[str, Any]]:
         """Return the type and the fields."""
         return self._type, self._fields
 
@@ -320,7 +320,7 @@ class traced_decision:  # noqa: N801 - used as a decorator, beside functions
         _leave(token)
         if error is None:
             decision.close()
-            _compared(*decision.told())
+            _compared(*decision.recorded())
 
     def _current(self) -> tuple[Decision, Token[Decision | None]]:
         """Return the entry of this block; several tasks may have entered the same object."""

@@ -81,8 +81,8 @@ class _MemoryRecorder(Recorder):
                     trace.emitter_id, trace.recorded = emitter, 0
                 trace.recorded += 1
                 whole["trace_seq"] = trace.recorded
-                trace.told = trace.told if closes_run is None else closes_run
-                if trace.told:
+                trace.is_closed = trace.is_closed if closes_run is None else closes_run
+                if trace.is_closed:
                     whole["trace_event_count"] = trace.recorded
             self.events.append(whole)
         self.metrics.count_events("recorded")

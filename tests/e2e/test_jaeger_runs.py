@@ -57,7 +57,7 @@ def test_an_execution_that_has_only_begun_is_shown_as_running(site, trace_id):
     assert trace["traceID"] == begun["otel_trace_id"]
     assert running["spanID"] == "a" * 16
     assert {"key": "tracereel.state", "type": "string", "value": "running"} in running["tags"]
-    assert running["warnings"] == ["running: no event has told its end"]
+    assert running["warnings"] == ["running: no event closed it"]
     assert site.data("/api/traces", service=site.name("busy"), minDuration="1ns") == []
 
     start = time.time_ns() - SECOND

@@ -114,8 +114,8 @@ async def create_key(request: Request) -> JSONResponse:
             by=f"key {caller.key_id}",
         )
     )
-    told = await _push(parts, key)
-    return JSONResponse({"key": secret, **parts.gate.keys.document(key), **told}, status_code=201)
+    pushed = await _push(parts, key)
+    return JSONResponse({"key": secret, **parts.gate.keys.document(key), **pushed}, status_code=201)
 
 
 @router.delete("/v1/keys/{key_id}", summary="Revoke a key")

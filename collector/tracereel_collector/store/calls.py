@@ -36,7 +36,7 @@ class CallSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str = ""
     scope: str = ""
     """Instrumentation that made the span."""
-    is_told: bool = False
+    is_own: bool = False
     """Whether an event of the SDK tells of it."""
     began: int = 0
     ended: int = 0
@@ -121,10 +121,10 @@ class _CallSearch:
             if not within:
                 continue
             used = [each for each in within if each.tokens is not None]
-            if outer.is_told and (outer.tokens is not None or not used):
-                others = [each for each in within if not each.is_told]
+            if outer.is_own and (outer.tokens is not None or not used):
+                others = [each for each in within if not each.is_own]
                 self.repeats |= {each.key: outer.key for each in others}
-                within = [each for each in within if each.is_told]
+                within = [each for each in within if each.is_own]
             elif outer.tokens is not None and not used:
                 self.repeats |= {each.key: outer.key for each in within}
                 within = []
@@ -191,7 +191,7 @@ class _CallSearch:
     def _preference(self, call: CallSpan) -> tuple[object, ...]:
         """Return what makes a span the one that is counted: the least is the best."""
         return (
-            not call.is_told,
+            not call.is_own,
             call.tokens is None,
             not call.has_cost,
             not self.agents[call.key],

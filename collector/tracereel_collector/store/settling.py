@@ -115,7 +115,7 @@ class _Span(msgspec.Struct, array_like=True, frozen=True, gc=False):
             parent=self.parent if key == self.span or not self.span else self.span,
             kind=self.kind,
             scope=self.scope,
-            is_told=self.told,
+            is_own=self.told,
             began=self.began,
             ended=self.ended,
             models=tuple(filter(None, (self.requested, self.served))),

@@ -111,7 +111,7 @@ class Recorder:
         self._traces = RememberedTraces()
         self.trace, self.reopen = self._traces.trace, self._traces.reopen
         self._counts_lock = gevent_compat.RLock()
-        self._dropped = self._lost = self._runs_told = self._delivered = 0
+        self._dropped = self._lost = self._runs_counted = self._delivered = 0
         self._drops: Counter[str] = Counter()
         self.closed = False
         self.tape: TapeSession | None = None
@@ -227,8 +227,8 @@ class Recorder:
     def _update_gauges(self) -> None:
         """Update the metrics that are not counted per event."""
         with self._counts_lock:
-            opened = self._traces.opened + self._spool.told_again - self._runs_told
-            self._runs_told += opened
+            opened = self._traces.opened + self._spool.closed_again - self._runs_counted
+            self._runs_counted += opened
             events, size = self._shipper.waiting
             events = max(0, events - self._lost)
         self.metrics.count_runs("opened", opened)
@@ -294,7 +294,7 @@ class Recorder:
         with guard.Guard("metrics"):
             self.metrics.count_recorded()
             self._update_gauges()
-        return self._shipper.told_at_the_end(self._result)
+        return self._shipper.count_lost_at_exit(self._result)
 
     @property
     def delivers(self) -> bool:

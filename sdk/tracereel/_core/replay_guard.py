@@ -311,10 +311,12 @@ def _inherit() -> None:
         return
     engaged = True
     try:
-        told = json.loads(given)
-        hosts = told["hosts"]
+        inherited = json.loads(given)
+        hosts = inherited["hosts"]
         active = ReplayGuard(
-            frozenset(told["allow"]), None if hosts is None else frozenset(hosts), str(told["file"])
+            frozenset(inherited["allow"]),
+            None if hosts is None else frozenset(hosts),
+            str(inherited["file"]),
         )
     except (ValueError, KeyError, TypeError):
         active = ReplayGuard()  # deny everything

@@ -242,7 +242,7 @@ class Shipper:
                 self._ledger.lost(lost)
             self._spool.close(settled=self.settled)
 
-    def told_at_the_end(self, tell: Callable[[int], FlushResult]) -> FlushResult:
+    def count_lost_at_exit(self, tell: Callable[[int], FlushResult]) -> FlushResult:
         """Call `tell` with the number of events that are lost if the process ends now.
 
         The lock keeps a hanging thread from counting the same events meanwhile.

@@ -170,7 +170,7 @@ class Spool:
         self._sequence = 0
         self._failed_at = -REOPEN_AFTER
         self._inflight: Entry | None = None
-        self.told_again = 0
+        self.closed_again = 0
         """Number of events that were added to a closed run and closed it again."""
 
     @property
@@ -235,7 +235,7 @@ class Spool:
                 return SPOOL_ERROR
             if self._file < 0:
                 return SPOOL_ERROR
-        again = closes_run is None and trace is not None and trace.told
+        again = closes_run is None and trace is not None and trace.is_closed
         closes = again or closes_run is True
         lines = self._lines(drafts, trace, closes)
         size = len(lines)
@@ -254,7 +254,7 @@ class Spool:
         if written == size:
             self._book(entry)
             self._inflight = None
-            self.told_again += again
+            self.closed_again += again
             return None
         self._mend_tail()
         self._inflight = None
@@ -265,7 +265,7 @@ class Spool:
         trace, closes, sequence, self._segment_size, self.recorded, self.recorded_bytes = entry
         if trace is not None and sequence > self._sequence:
             trace.recorded += sequence - self._sequence
-            trace.told = closes
+            trace.is_closed = closes
         self._sequence = sequence
 
     def _settle_interrupted(self) -> None:
@@ -294,11 +294,11 @@ class Spool:
         pieces: list[bytes] = []
         for head, tail in drafts:
             number += 1
-            told = f"{signature}{number}"
+            numbers = f"{signature}{number}"
             if trace is not None:
                 place += 1
-                told = f'{told},"trace_seq":{place}'
-            pieces += (head, told.encode(), tail, b"\n")
+                numbers = f'{numbers},"trace_seq":{place}'
+            pieces += (head, numbers.encode(), tail, b"\n")
         if last:
             pieces[-3] += last.encode()
         return b"".join(pieces)

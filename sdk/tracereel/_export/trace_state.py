@@ -9,7 +9,7 @@ class TraceState:
     The spool changes the counters under its lock.
     """
 
-    __slots__ = ("emitter_id", "over", "recorded", "request_id", "tape", "told", "trace_id")
+    __slots__ = ("emitter_id", "is_closed", "over", "recorded", "request_id", "tape", "trace_id")
 
     def __init__(self, trace_id: str, request_id: str) -> None:
         self.trace_id = trace_id
@@ -18,7 +18,7 @@ class TraceState:
         self.recorded = 0
         self.over = False
         """Whether the run has ended; a call that ends later closes the run again."""
-        self.told = False
+        self.is_closed = False
         """Whether the last written event carries the final count."""
         self.tape: Any = None
         """Tape of the run, if any."""

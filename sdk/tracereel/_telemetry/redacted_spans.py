@@ -91,11 +91,11 @@ class PrivateSpan(Span):
         shown: dict[str, Any] = {"exception.type": name}
         if self._privacy.captures:
             lines = traceback.format_exception(kind, exception, exception.__traceback__)
-            told = {"error_message": str(exception), "stack_trace": "".join(lines)}
+            cleaned = {"error_message": str(exception), "stack_trace": "".join(lines)}
             # Apply field actions (drop, hash) of the matching event fields here too.
-            self._privacy.clean(told)
-            shown["exception.message"] = told["error_message"]
-            shown["exception.stacktrace"] = told["stack_trace"]
+            self._privacy.clean(cleaned)
+            shown["exception.message"] = cleaned["error_message"]
+            shown["exception.stacktrace"] = cleaned["stack_trace"]
         shown["exception.escaped"] = str(escaped)
         shown.update(self._privacy.values(dict(attributes or {})))
         self.behind.add_event("exception", shown, timestamp)

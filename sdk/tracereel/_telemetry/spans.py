@@ -346,8 +346,10 @@ def finish(
             write_clean(behind, attributes)
             if failed and error is not None:
                 _record(span, error)
-                told = (event.get("error_type"), event.get("error_message"))
-                behind.set_status(Status(StatusCode.ERROR, ": ".join(filter(None, told)) or None))
+                reported = (event.get("error_type"), event.get("error_message"))
+                behind.set_status(
+                    Status(StatusCode.ERROR, ": ".join(filter(None, reported)) or None)
+                )
     finally:
         behind.end(end_time=end_ns)
 

@@ -153,7 +153,7 @@ def _run(args: argparse.Namespace) -> int:
                 again.keep_in(client)
             refused = _executed(again, function, quiet=args.json)
             again.report.network = network
-            return _told(args, again, client, refused)
+            return _report_of(args, again, client, refused)
     except TapeError as error:
         if args.json:
             report = Report(args.trace_id, mode=args.mode, unplayable=str(error))
@@ -178,7 +178,9 @@ def _only_compares(args: argparse.Namespace) -> bool:
     return not _forks(args) and args.mode != "live-after"
 
 
-def _told(args: argparse.Namespace, again: Replaying, client: Client | None, refused: str) -> int:
+def _report_of(
+    args: argparse.Namespace, again: Replaying, client: Client | None, refused: str
+) -> int:
     """Print the report and return the exit status."""
     if args.json:
         return _as_json(args, again, refused)

@@ -277,7 +277,7 @@ class Transport:
             # Its text is the first bytes received: gRPC, TLS or another protocol.
             return UnexpectedAnswerError(
                 f"what answers at {self.endpoint} does not speak HTTP; expected the collector's"
-                " HTTP port, 4318 unless told (4317 is gRPC)"
+                " HTTP port, 4318 by default (4317 is gRPC)"
             )
         return CollectorUnavailableError(
             f"no collector answers at {self.endpoint} ({_reason(error)})"

@@ -39,11 +39,11 @@ def text_of(message: Message) -> str:
 
 
 def _found(value: Any, role: str, names: Sequence[str]) -> str | None:
-    said = _told(value, role, names, _LEVELS)
+    said = _marked(value, role, names, _LEVELS)
     return said if said is not None else _obvious(value, _LEVELS)
 
 
-def _told(value: Any, role: str, names: Sequence[str], depth: int) -> str | None:
+def _marked(value: Any, role: str, names: Sequence[str], depth: int) -> str | None:
     """Return a text that messages or the name of a field mark as the question or answer."""
     if isinstance(value, str):
         return text(value) if value.strip() else None
@@ -62,14 +62,14 @@ def _told(value: Any, role: str, names: Sequence[str], depth: int) -> str | None
             return said
     for name in names:
         if name in fields:
-            said = _told(parsed(fields[name]), role, names, depth - 1)
+            said = _marked(parsed(fields[name]), role, names, depth - 1)
             if said is not None:
                 return said
     # The state of a graph by node, and arguments that hold it: the last one that says something.
     for each in reversed(list(fields.values())[:100]):
         inner = parsed(each)
         if not isinstance(inner, str):
-            said = _told(inner, role, names, depth - 1)
+            said = _marked(inner, role, names, depth - 1)
             if said is not None:
                 return said
     return None
@@ -96,7 +96,7 @@ def _in_list(values: list[Any], role: str, names: Sequence[str], depth: int) -> 
         return said
     for each in reversed(values[-20:]):
         if not isinstance(each, str):
-            said = _told(each, role, names, depth - 1)
+            said = _marked(each, role, names, depth - 1)
             if said is not None:
                 return said
     return None

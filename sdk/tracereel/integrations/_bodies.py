@@ -231,7 +231,7 @@ class StreamBody(ResponseBody):
 
     def _tell(self, *, abandoned: bool = False, error: BaseException | None = None) -> None:
         adapter = self._adapter
-        self.call.told(
+        self.call.complete_with(
             adapter.result(),
             adapter.response(),
             timings=adapter.timings(),

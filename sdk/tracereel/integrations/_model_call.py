@@ -197,7 +197,7 @@ class ModelCall:
         normalizer = BatchResultNormalizer(
             provider=self.dialect.provider, model=self.model, keep_raw=False
         )
-        self.told(normalizer.normalize_data(data), shown or data)
+        self.complete_with(normalizer.normalize_data(data), shown or data)
 
     def _decided(self, data: Any) -> None:
         """Add one decision record per question that the response answers."""
@@ -214,7 +214,7 @@ class ModelCall:
         if said:
             self.execution.notes["output_messages"] = self._recorder.content.messages(said)
 
-    def told(
+    def complete_with(
         self,
         answer: Normalized,
         data: Any,
@@ -413,7 +413,7 @@ class InnerCall(ModelCall):
         self._recorder = outer._recorder  # noqa: SLF001 - the same class
         self._around = outer.execution
         self._attempt_tick = outer.start_tick
-        framework_told(outer)  # the next request in this context is another call
+        unregister_framework_call(outer)  # the next request in this context is another call
 
     @property
     def around(self) -> Execution | None:
@@ -436,17 +436,21 @@ class InnerCall(ModelCall):
         """Do nothing, because nothing was attached."""
 
 
-_told: ContextVar[tuple[ModelCall, ...]] = ContextVar("tracereel_framework_calls", default=())
+_framework_calls: ContextVar[tuple[ModelCall, ...]] = ContextVar(
+    "tracereel_framework_calls", default=()
+)
 
 
-def framework_tells_of(call: ModelCall) -> None:
+def register_framework_call(call: ModelCall) -> None:
     """Register a call that a framework will make through a perhaps wrapped client."""
-    _told.set((*(each for each in _told.get() if not each.ended), call))
+    _framework_calls.set((*(each for each in _framework_calls.get() if not each.ended), call))
 
 
-def framework_told(call: ModelCall) -> None:
+def unregister_framework_call(call: ModelCall) -> None:
     """Unregister a call; later requests in this context are other calls."""
-    _told.set(tuple(each for each in _told.get() if each is not call and not each.ended))
+    _framework_calls.set(
+        tuple(each for each in _framework_calls.get() if each is not call and not each.ended)
+    )
 
 
 def begin(
@@ -461,10 +465,10 @@ def begin(
     recorder = _recorder.active()
     if recorder is None:
         return None
-    for told in _told.get():
-        if not told.ended:
-            told.asked(body if isinstance(body, dict) else {})
-            return InnerCall(told, dialect)
+    for outer in _framework_calls.get():
+        if not outer.ended:
+            outer.asked(body if isinstance(body, dict) else {})
+            return InnerCall(outer, dialect)
     try:
         asked = body if isinstance(body, dict) else {}
         call = ModelCall(

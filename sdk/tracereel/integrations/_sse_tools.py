@@ -32,12 +32,12 @@ class SseToolScope(ToolScope):
         self.ended_by = "own_frame"
         super().__init__(recorder, spec, arguments)
 
-    def told(self, event: dict[str, Any], result: object) -> None:
+    def add_result(self, event: dict[str, Any], result: object) -> None:
         event["round"] = self.round
         # Without an end frame the duration is an upper bound.
         event["ended_by"] = self.ended_by
         if result is not _UNKNOWN:
-            super().told(event, result)
+            super().add_result(event, result)
 
 
 class _OpenTool:

@@ -100,8 +100,8 @@ def _whole(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any)
         answered.append(kind.send(http, _changed(request, changes), **options))
         return {**_head(answered[0]), "body": _shown(answered[0].content)}
 
-    told = _boundary(exchange, request, call, "sync")
-    return answered[0] if answered else _response(request, told, content=_bytes(told["body"]))
+    answer = _boundary(exchange, request, call, "sync")
+    return answered[0] if answered else _response(request, answer, content=_bytes(answer["body"]))
 
 
 async def _whole_async(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any) -> Any:
@@ -111,8 +111,8 @@ async def _whole_async(exchange: Exchange, http: Any, kind: Any, request: Any, o
         answered.append(await kind.send(http, _changed(request, changes), **options))
         return {**_head(answered[0]), "body": _shown(answered[0].content)}
 
-    told = await _boundary(exchange, request, call, "async")
-    return answered[0] if answered else _response(request, told, content=_bytes(told["body"]))
+    answer = await _boundary(exchange, request, call, "async")
+    return answered[0] if answered else _response(request, answer, content=_bytes(answer["body"]))
 
 
 def _stream(exchange: Exchange, http: Any, kind: Any, request: Any, options: Any) -> Any:

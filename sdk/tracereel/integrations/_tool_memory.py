@@ -17,7 +17,7 @@ class ToolMemory:
     def __init__(self) -> None:
         self._waiting: dict[str, str] = {}
         """Call id → tool name."""
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
         self._lock = gevent_compat.RLock()
 
     def asked(self, calls: Iterable[ToolCall]) -> None:
@@ -27,7 +27,7 @@ class ToolMemory:
                 with self._lock:
                     self._waiting[call.id] = call.name
                     # Some clients use the position in the response as id, so ids repeat.
-                    self._told.pop(call.id, None)
+                    self._reported.pop(call.id, None)
                     _bound(self._waiting)
 
     def answered(
@@ -39,13 +39,13 @@ class ToolMemory:
                 call_id = result.call_id or self._by_name(result.name)
                 name = self._waiting.pop(call_id, None) if call_id is not None else None
                 if call_id is not None:
-                    if call_id in self._told:
+                    if call_id in self._reported:
                         continue
-                    self._told[call_id] = None
-                    _bound(self._told)
+                    self._reported[call_id] = None
+                    _bound(self._reported)
             content = as_data(result.content)
             flat = plain_text(content)
-            told = ToolResult(
+            known = ToolResult(
                 call_id=call_id or "",
                 name=result.name or name,
                 content=content if flat is None else flat,
@@ -58,7 +58,7 @@ class ToolMemory:
                 provider=provider,
                 model=model,
                 content=flat,
-                tool_result=told,
+                tool_result=known,
             )
 
     def _by_name(self, name: str | None) -> str | None:

@@ -23,9 +23,9 @@ from tracereel.integrations._dialects import LANGCHAIN
 from tracereel.integrations._langchain_approvals import WAITING, PendingApprovals
 from tracereel.integrations._model_call import (
     ModelCall,
-    framework_tells_of,
-    framework_told,
+    register_framework_call,
     retry_reason,
+    unregister_framework_call,
 )
 from tracereel.integrations._runs import (
     FailedToolError,
@@ -197,7 +197,7 @@ class TracereelHandler(BaseCallbackHandler):
 
         run.call = recorded(made, run.parent)
         if run.call is not None:
-            framework_tells_of(run.call)
+            register_framework_call(run.call)
         self._runs.add(run_id, run)
 
     @_guarded
@@ -207,7 +207,7 @@ class TracereelHandler(BaseCallbackHandler):
         if run is not None:
             if not run.tokens and run.call is not None:
                 # Between the chunks of a stream the program's code runs in the same context.
-                framework_told(run.call)
+                unregister_framework_call(run.call)
             run.token()
 
     @_guarded
@@ -216,19 +216,19 @@ class TracereelHandler(BaseCallbackHandler):
         run = self._runs.end(run_id)
         if run is None or (call := run.call) is None:
             return
-        framework_told(call)
+        unregister_framework_call(call)
         data = as_data(response)
         answer = BatchResultNormalizer(model=call.model, keep_raw=False).normalize_data(data)
         if answer.provider != "langchain" and call.provider == "langchain":
             call.provider = answer.provider
-        call.told(answer, {"messages": _messages(data)}, timings=run.timings(answer.usage))
+        call.complete_with(answer, {"messages": _messages(data)}, timings=run.timings(answer.usage))
 
     @_guarded
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_about: Any) -> None:
         """Fail a model call."""
         run = self._runs.end(run_id)
         if run is not None and run.call is not None:
-            framework_told(run.call)
+            unregister_framework_call(run.call)
             if run.tokens:
                 run.call.streams()
             run.call.failed(error)

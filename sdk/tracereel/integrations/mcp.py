@@ -97,8 +97,8 @@ async def _taped(
         answered.append(await original(client, *args, **kwargs))
         return _shown(answered[0])
 
-    told = await tape_session.coroutine(tape, scope, call_tool, args, kwargs)
-    return answered[0] if answered else _result(told)
+    answer = await tape_session.coroutine(tape, scope, call_tool, args, kwargs)
+    return answered[0] if answered else _result(answer)
 
 
 def _shown(result: Any) -> Any:
@@ -109,16 +109,18 @@ def _shown(result: Any) -> Any:
     return {"type": type(result).__name__, "fields": fields}
 
 
-def _result(told: Any) -> Any:
+def _result(answer: Any) -> Any:
     """Return a served result as the client would return it."""
     kind = (
-        told.get("type") if isinstance(told, dict) and told.keys() == {"type", "fields"} else None
+        answer.get("type")
+        if isinstance(answer, dict) and answer.keys() == {"type", "fields"}
+        else None
     )
     if kind is None:
-        return told
+        return answer
     from mcp import types
 
-    return getattr(types, kind).model_validate(told["fields"])
+    return getattr(types, kind).model_validate(answer["fields"])
 
 
 def _opened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExecutionScope | None:
@@ -142,5 +144,5 @@ def _end(scope: ExecutionScope, result: Any) -> None:
         return
     structured = as_data(get(result, "structured_content", "structuredContent"))
     flat = plain_text(content)
-    told = structured if structured is not None else flat if flat is not None else content
-    scope.complete(told)
+    answer = structured if structured is not None else flat if flat is not None else content
+    scope.complete(answer)

@@ -18,7 +18,11 @@ from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel.integrations import _compat, _framework_entries, _packages
 from tracereel.integrations._dialects import CHAT, RESPONSES, Dialect
-from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
+from tracereel.integrations._model_call import (
+    ModelCall,
+    register_framework_call,
+    unregister_framework_call,
+)
 from tracereel.integrations._runs import (
     FailedToolError,
     FrameworkRun,
@@ -129,14 +133,14 @@ class TracereelProcessor(TracingProcessor):
 
         call: ModelCall | None = recorded(made, run.parent)
         if call is not None:
-            framework_tells_of(call)
+            register_framework_call(call)
         return call
 
     def _ends(self, run: FrameworkRun, span: Any) -> None:
         data = span.span_data
         error = text(get(span.error, "message"))
         if run.call is not None:
-            framework_told(run.call)
+            unregister_framework_call(run.call)
             run.inputs.update(_asked(data))
             if error is not None:
                 run.call.failed(FailedRunError(error))

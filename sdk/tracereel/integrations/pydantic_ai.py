@@ -17,7 +17,11 @@ from tracereel._redact import values
 from tracereel._runtime import guard
 from tracereel.integrations import _framework_entries, _packages
 from tracereel.integrations._dialects import LANGCHAIN
-from tracereel.integrations._model_call import ModelCall, framework_tells_of, framework_told
+from tracereel.integrations._model_call import (
+    ModelCall,
+    register_framework_call,
+    unregister_framework_call,
+)
 from tracereel.integrations._runs import agent_spec, enter_scope, recorded, tool_spec
 from tracereel.integrations._tool_memory import ToolMemory
 from tracereel.providers.base import UNKNOWN_MODEL
@@ -71,14 +75,14 @@ class TracereelCapability(AbstractCapability[Any]):
         call: ModelCall | None = recorded(made, None) if self.enabled else None
         if call is None:
             return await handler(request_context)
-        framework_tells_of(call)
+        register_framework_call(call)
         try:
             response = await handler(request_context)
         except BaseException as error:
             call.failed(error)
             raise
         finally:
-            framework_told(call)
+            unregister_framework_call(call)
             call.detach()
         with guard.Guard("pydantic_ai"):
             answer = _answer_of(response)

@@ -92,8 +92,10 @@ def _without_extra(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _note(block: dict[str, Any]) -> dict[str, Any]:
-    told = get(block, "thinking", "reasoning", "reasoning_content", "text", "summary", "content")
-    size = 0 if told is None else _size(told)
+    reasoning = get(
+        block, "thinking", "reasoning", "reasoning_content", "text", "summary", "content"
+    )
+    size = 0 if reasoning is None else _size(reasoning)
     kind = text(block.get("type"))
     return {"thought": True, "size_bytes": size} | ({} if kind is None else {"type": kind})
 

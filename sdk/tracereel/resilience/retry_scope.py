@@ -138,7 +138,7 @@ class RetryScope:
         else:
             trace = recorder.trace(span.started.otel_trace_id)
         if around is None:
-            trace.over = trace.told = False
+            trace.over = trace.is_closed = False
         execution_id = around.execution_id if around is not None else sortable_id("exe")
         self.execution = Execution("agent", self.agent, trace, execution_id, span.started, around)
         self.execution.module = self._module or self.execution.module

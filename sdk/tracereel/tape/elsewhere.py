@@ -73,19 +73,19 @@ def _add_network(report: Report, host: str, where: str) -> None:
 
 
 def _add_divergence(report: Report, record: dict[str, Any], where: str) -> None:
-    told = record["divergence"]
-    if told.get("kind") not in KINDS:
+    found = record["divergence"]
+    if found.get("kind") not in KINDS:
         return
     about = record.get("about") or ()
-    detail = "\n".join([*map(str, about), *filter(None, [str(told.get("detail") or "")])])
+    detail = "\n".join([*map(str, about), *filter(None, [str(found.get("detail") or "")])])
     report.divergences.append(
         Divergence(
-            told["kind"],
-            str(told.get("name")),
-            f"{told.get('path')}{where}",
+            found["kind"],
+            str(found.get("name")),
+            f"{found.get('path')}{where}",
             0,
-            location=told.get("location"),
+            location=found.get("location"),
             detail=detail,
-            call_kind=str(told.get("call_kind") or ""),
+            call_kind=str(found.get("call_kind") or ""),
         )
     )

@@ -58,13 +58,13 @@ def test_calls_of_an_agent_or_tool_inside_of_a_call_are_others(kind):
 
 
 def test_an_event_of_the_sdk_is_counted_for_the_span_inside_of_it():
-    spans = (call("event", is_told=True, **ANSWERED), call("span", "event", **ANSWERED))
+    spans = (call("event", is_own=True, **ANSWERED), call("span", "event", **ANSWERED))
 
     assert counted(*spans) == ["event"]
 
 
 def test_an_event_without_usage_gives_way_to_the_span_that_has_it():
-    assert counted(call("event", is_told=True), call("span", "event", **ANSWERED)) == ["span"]
+    assert counted(call("event", is_own=True), call("span", "event", **ANSWERED)) == ["span"]
 
 
 def test_calls_beside_each_other_with_one_answer_are_one():

@@ -89,7 +89,7 @@ def test_an_answer_that_is_no_http_is_called_so(run_cli, other_program):
     assert done.returncode == 2
     assert done.stderr == (
         f"tracereel traces: what answers at {other_program} does not speak HTTP; expected the"
-        " collector's HTTP port, 4318 unless told (4317 is gRPC)\n"
+        " collector's HTTP port, 4318 by default (4317 is gRPC)\n"
     )
 
 

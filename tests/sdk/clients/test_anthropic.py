@@ -471,7 +471,7 @@ def test_internal_errors_never_reach_the_program(client, events, monkeypatch):
     def broken(*_args, **_kwargs):
         raise RuntimeError("ours")
 
-    for name in ("answered", "told", "headers", "retried", "failed", "detach"):
+    for name in ("answered", "complete_with", "headers", "retried", "failed", "detach"):
         monkeypatch.setattr(_model_call.ModelCall, name, broken)
 
     def ask():

@@ -59,7 +59,7 @@ def test_events_queued_when_their_run_closed_update_the_event_count(tmp_path: Pa
     events = drain(SpoolReader(spool.directory, str(spool.emitter_id)))
     # The fifth reopens the run, so it stays open afterwards.
     assert [event.get("trace_event_count") for event in events] == [None, 2, 3, 4, None, None]
-    assert spool.told_again == 2
+    assert spool.closed_again == 2
 
 
 def test_files_are_for_their_owner_only(tmp_path: Path) -> None:

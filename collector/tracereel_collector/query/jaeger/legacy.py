@@ -124,5 +124,5 @@ def _warnings(span: JaegerSpanRow, present: set[str]) -> list[str]:
             " skipping clock skew adjustment"
         )
     if span.is_open:
-        found.append(f"{span.attributes[STATE]}: no event has told its end")
+        found.append(f"{span.attributes[STATE]}: no event closed it")
     return found

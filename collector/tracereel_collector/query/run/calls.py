@@ -28,14 +28,14 @@ def repeated_calls(steps: Sequence[RunStep]) -> Repeated:
 def _call(step: RunStep, keys: dict[int, str]) -> CallSpan:
     row = step.closing or step.span
     event = step.closing
-    is_told = step.source != "otlp"
+    is_own = step.source != "otlp"
     return CallSpan(
         key=keys[id(step)],
         parent=None if step.parent is None else keys[id(step.parent)],
         trace=event.otel_trace_id if event is not None else step.trace_id,
         kind=step.kind,
-        scope=OWN_SCOPE if is_told or step.span is None else step.span.scope,
-        is_told=is_told,
+        scope=OWN_SCOPE if is_own or step.span is None else step.span.scope,
+        is_own=is_own,
         began=step.start,
         ended=step.start if step.end is None else step.end,
         models=_models(step),

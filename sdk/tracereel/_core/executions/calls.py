@@ -56,14 +56,14 @@ class CallScope(ExecutionScope):
             **self.about(),
             **fields,
         }
-        self.told(event, result)
+        self.add_result(event, result)
         return self.settle(event)
 
     def about(self) -> dict[str, Any]:
         """Return the fields of every closing event of this kind."""
         raise NotImplementedError
 
-    def told(self, event: dict[str, Any], result: object) -> None:
+    def add_result(self, event: dict[str, Any], result: object) -> None:
         """Add fields from the result or the generator's output."""
 
     def settle(self, event: dict[str, Any]) -> dict[str, Any] | None:
@@ -141,7 +141,7 @@ class LlmScope(CallScope):
         """Return the requested maximum of response tokens."""
         return values.count(self.arguments.find("max_tokens"))
 
-    def told(self, event: dict[str, Any], result: object) -> None:
+    def add_result(self, event: dict[str, Any], result: object) -> None:
         if (stream := self.stream) is not None:
             event["output_items"] = stream.items
             if event["time_to_first_token_ms"] is None and stream.first_tick is not None:
@@ -219,7 +219,7 @@ class ToolScope(CallScope):
             ),
         }
 
-    def told(self, event: dict[str, Any], result: object) -> None:
+    def add_result(self, event: dict[str, Any], result: object) -> None:
         if self.stream is not None:
             event["output_items"] = self.stream.items
         elif event["status"] != semconv.SUCCESS:

@@ -180,7 +180,7 @@ class ExecutionScope:
             trace = recorder.trace(trace_id)
             self.parent_trace_id = self.parent_trace_id or parent.trace.trace_id
         if parent is None or trace is not parent.trace:
-            trace.over = trace.told = False
+            trace.over = trace.is_closed = False
         tally = parent.tally if parent is not None else None
         # Positional arguments: keyword arguments of a class cost an extra dictionary.
         execution = Execution(

@@ -36,7 +36,7 @@ class StepScope(CallScope):
             "input": content.data if content is not None else None,
         }
 
-    def told(self, event: dict[str, Any], result: object) -> None:
+    def add_result(self, event: dict[str, Any], result: object) -> None:
         stream, succeeded = self.stream, event["status"] == semconv.SUCCESS
         if stream is not None:
             event["output_items"] = stream.items
@@ -84,7 +84,7 @@ class RetrievalScope(CallScope):
     def listen(self, kind: str) -> OutputStream:
         return _FoundDocuments(kind, self.copies)
 
-    def told(self, event: dict[str, Any], result: object) -> None:
+    def add_result(self, event: dict[str, Any], result: object) -> None:
         stream, succeeded = self.stream, event["status"] == semconv.SUCCESS
         if self.captures and (succeeded or stream is not None):
             event["output"] = self.output_content(result).data
