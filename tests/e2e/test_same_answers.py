@@ -140,6 +140,7 @@ def requests(embedded):
         "/v1/agents/{name}": [
             f"/v1/agents/{quote(each['agent'], safe='')}?{ALWAYS}" for each in agents
         ],
+        "/v1/unread-attributes": ["/v1/unread-attributes"],
         "/v1/emitters": ["/v1/emitters", "/v1/emitters?state=ended"],
         "/v1/scores": ["/v1/scores", "/v1/scores?name=helpful&min=1"],
         "/v1/scores/averages": ["/v1/scores/averages"],

@@ -133,4 +133,4 @@ def _value(row: _RunScore | _SessionScore) -> float | bool | str | None:
 
 def _on_one_line(passage: str) -> str:
     """Return a passage for reading: texts may stand in JSON, where breaks and quotes are escaped."""
-    return _BREAKS.sub(" ", passage).replace('\\"', '"')
+    return _BREAKS.sub(" ", passage).replace('\\"', '"').strip()
