@@ -11,6 +11,7 @@ import msgspec
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.chains import chains_of
+from tracereel_collector.query.run.events import fill_sessions
 from tracereel_collector.query.run.order import time_of
 from tracereel_collector.query.run.outcomes import is_undecided, outcomes_of
 from tracereel_collector.query.run.positions import (
@@ -117,6 +118,7 @@ class ReplayQuery:
         events, spans, span_events, span_counts = self.reader.page(
             tenant, trace_ids, traces, after=after, limit=limit + 1, content=content
         )
+        fill_sessions(events, counts.sessions)
         outcomes = self._outcomes(tenant, trace_ids, events)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
