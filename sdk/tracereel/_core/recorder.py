@@ -86,8 +86,8 @@ class Recorder:
             self.privacy,
             outlet.tap,
             outlet.send,
-            # Otherwise, a provider would change nothing.
-            says_lost=config.other_spans,
+            # Otherwise, a provider would change nothing, or the program wants none.
+            says_lost=config.other_spans and config.set_tracer_provider is not False,
         )
         for provider in (tracer_provider, trace.get_tracer_provider()):
             outlet.tap(provider)
