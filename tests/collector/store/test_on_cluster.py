@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from tests.clients import fields
+from tests.collector.store.runs_to_find import run
 from tests.collector.store.test_doors import COUNTS
 from tests.support.clickhouse_cluster import limited_user_database, new_cluster_database
 from tests.support.collector import CollectorProcess, http
@@ -35,7 +36,7 @@ from tracereel_collector.queue import DurableQueue, QueueLimits
 from tracereel_collector.queue.pause import StoreWriters
 from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.startup.schema import apply_schema, prepare_schema
-from tracereel_collector.store import retention
+from tracereel_collector.store import retention, shards
 from tracereel_collector.store.cluster import remembered_cluster
 from tracereel_collector.store.deletion import count_rows, delete_rows, runs_of, unfinished
 from tracereel_collector.store.layout import Layout
@@ -246,6 +247,37 @@ def test_deletion_while_a_replica_is_away_says_so_and_finishes(nodes, tenant, to
 
     local = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
     assert [node.rows(local, t=tenant) for node in nodes] == [[("0",)]] * len(nodes)
+
+
+def test_deletion_that_was_interrupted_between_shards_subtracts_each_row_once(
+    nodes, tenant, token, monkeypatch
+):
+    names = [f"run-{number}" for number in range(RUNS)]
+    body = body_of(1, [event for name in names for event in run(name, agent="a")])
+    fields = {name: getattr(body, name) for name in body.__slots__}
+    nodes[0].insert(Kind.EVENTS, [QueuedBody(**fields | {"tenant": tenant})], token=token)
+    started = "SELECT sum(started) FROM agent_minutes WHERE tenant = {t:String}"
+    by_shard = "SELECT uniqExact(shardNum()) FROM agent_events WHERE tenant = {t:String}"
+    assert (nodes[0].rows(started, t=tenant), nodes[0].rows(by_shard, t=tenant)) == (
+        [(str(RUNS),)],
+        [("2",)],
+    )
+    on_any, is_away = shards._on_any, [True]
+
+    def on_first_shard(replicas, statement, parameters):
+        if replicas[0].shard == 2 and "`agent_events_local`" in statement and is_away:
+            is_away.pop()
+            raise StoreUnavailableError("the shard is away")
+        on_any(replicas, statement, parameters)
+
+    monkeypatch.setattr(shards, "_on_any", on_first_shard)
+    runs = runs_of(nodes[0], tenant, names)
+    with pytest.raises(StoreUnavailableError, match="the shard is away"):
+        delete_rows(nodes[0], runs)
+    assert 0 < delete_rows(nodes[1], runs)["agent_events"] < RUNS * 4
+
+    assert nodes[0].rows(started, t=tenant) == [("0",)]
+    assert count_rows(nodes[0], runs) == {}
 
 
 def test_deletion_of_rows_that_a_replica_lacks_is_finished_when_it_has_them(
