@@ -57,6 +57,7 @@ ROLLUPS = {
 
 SUITES = (
     "tests/collector/store/test_on_cluster.py",
+    "tests/collector/store/test_deletion_on_cluster.py",
     "tests/e2e/test_migrate_store.py",
     "tests/e2e/test_same_answers.py",
 )
