@@ -5,11 +5,11 @@
     python -m tests.cluster server [--rounds 40]              one server
 
 LAB is a folder with `lab.py`, which makes the cluster (tests/support/lab_cluster.py). Collectors of one
-group store through different nodes; an oracle sends events, spans and metric points through any of them
-and records acknowledgements. In the middle the schema is upgraded, then one collector after another, to
-a copy of the package with one migration more. At the end each acknowledged record is stored exactly once,
-nothing else is, and the rollups agree with the rows. A seed repeats the same sequence of faults (not the
-same timing).
+group store through different nodes; an oracle sends events, spans and metric points through any of them,
+some requests again after their acknowledgement. In the middle the schema is upgraded, then one collector
+after another, to a copy of the package with one migration more. At the end each acknowledged record is
+stored exactly once, nothing else is, and the rollups agree with the rows. A seed repeats the same sequence
+of faults (not the same timing).
 """
 
 import argparse
@@ -57,11 +57,12 @@ ROLLUPS = {
 
 SUITES = (
     "tests/collector/store/test_on_cluster.py",
+    "tests/collector/store/test_deletion_on_cluster.py",
     "tests/e2e/test_migrate_store.py",
     "tests/e2e/test_same_answers.py",
 )
 FAULTS = ("collector", "collector", "node", "node", "collector_and_node")
-OF_A_CLUSTER = ("shard", "keeper", "table", "table", "deletion")
+OF_A_CLUSTER = ("shard", "keeper", "session", "table", "table", "deletion")
 
 
 class Server:
@@ -170,6 +171,10 @@ class World:
 
     def _keeper(self, rnd):
         self._killed([self.store.keeper], rnd)
+
+    def _session(self, rnd):
+        """End a node's session with ZooKeeper, in the middle of whatever it does."""
+        self.ask(rnd.choice(self.store.nodes), "SYSTEM RECONNECT ZOOKEEPER")
 
     def _killed(self, parts, rnd):
         for part in parts:
@@ -302,7 +307,7 @@ def run(lab, folder, *, seed, rounds, faults=()):
     world = World(lab, folder, faults)
     oracle = None
     try:
-        oracle = Oracle(world.urls, f"cluster{seed}", seed, kinds=("otlp",))
+        oracle = Oracle(world.urls, f"cluster{seed}", seed, kinds=("otlp", "again"))
         for number in range(rounds):
             target = oracle.count + rnd.randint(50, 800)
             wait_until(lambda target=target: oracle.count >= target, timeout=SLOW_SECONDS)

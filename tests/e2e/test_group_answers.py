@@ -88,6 +88,24 @@ def test_spans_of_a_deleted_run_are_rejected_by_every_member(group):
     assert int(rows) == 0
 
 
+def test_completeness_emitters_and_retention_are_the_same_at_every_member(group):
+    run = numbered("known", emitter_of("c", group, "known"), [1, 2, 5])
+    assert group["a"].post_events(run).json()["status"] == "stored"
+    assert http("POST", f"{group['b'].url}/v1/retention", b'{"days": 900}').status == 200
+    try:
+        for path in ("traces/known/completeness", "emitters", "retention"):
+            answers = [http("GET", f"{each.url}/v1/{path}") for each in group]
+            assert {answer.status for answer in answers} == {200}, path
+            first, *others = [answer.json() for answer in answers]
+            assert others == [first] * 2, path
+            if path == "retention":
+                assert first["days"] == 900
+            if path.startswith("traces/"):
+                assert first["missing"] == 2, first
+    finally:
+        assert http("DELETE", f"{group['c'].url}/v1/retention").status == 200
+
+
 def test_the_quarantine_of_all_members_is_listed_retried_and_dropped_through_any(group):
     store = store_on(group.engine)
     store.change(

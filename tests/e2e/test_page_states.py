@@ -12,9 +12,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, started, tool
+from tests.support.clickhouse_server import new_database
 from tests.support.collector import CollectorProcess, http
+from tests.support.engine_store import store_at
 from tests.support.keys import keys_command, make_key, secret_of
 from tests.support.waiting import wait_until
+from tracereel_collector.store.clickhouse import StoreAddress
+from tracereel_collector.store.migrate import migrate
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -312,6 +316,43 @@ def test_a_run_leads_to_the_jaeger_that_the_operator_has_named(visits, with_jaeg
 
         assert answer.status == 307
         assert answer.headers["location"] == f"http://127.0.0.1:9/jaeger/trace/{'ab' * 16}"
+
+
+def test_store_that_cannot_be_used_is_reported_with_what_to_do(visits, new_collector, new_server):
+    """A server that becomes available after the collector, and was used by a newer version."""
+    server = new_server().start()
+    dsn = new_database(server.dsn)
+    store = store_at(StoreAddress.parse(server.dsn), dsn.rpartition("/")[2])
+    store.prepare()
+    migrate(store)
+    store.command(
+        "INSERT INTO schema_migrations (number, name, checksum) SELECT 9999, 'later', 'x'"
+    )
+    store.close()
+    server.kill()
+    collector = new_collector(arguments=("--store", dsn)).start()
+    page = visits(collector).open("#/collector")
+    expect(page.locator("#health")).to_have_text("Store is not responding")
+
+    server.start()
+    assert collector.post_events([started("trc_waits")], wait=False).status == 200
+
+    wait_until(
+        lambda: (
+            "newer" in http("GET", f"{collector.url}/readyz").json()["store"].get("problem", "")
+        ),
+        timeout=60,
+    )
+    ready = http("GET", f"{collector.url}/readyz").json()
+    assert (ready["status"], ready["store"]["answers"]) == ("ready", True)
+    assert ready["store"]["problem"] == (
+        "the store has migrations [9999] that this version of tracereel does not know (install the"
+        " newer tracereel that wrote it, or restore a backup from before)"
+    )
+    answer = http("GET", f"{collector.url}/readyz/query")
+    assert (answer.status, answer.json()["status"]) == (503, "not_ready")
+    expect(page.locator("#health")).to_have_text("Store cannot be used yet")
+    expect(page.locator(".notice").first).to_contain_text("install the newer tracereel")
 
 
 def test_page_reports_a_lost_collector_and_reconnects(visits, guarded):

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -69,6 +70,16 @@ def limited_user_database() -> ClusterDatabase:
     return ClusterDatabase(
         [f"clickhouse://{LIMITED_USER}@{place}/{RIGHTS_DATABASE}" for place in places]
     )
+
+
+@contextmanager
+def away(store: ClickHouseStore, table: str) -> Iterator[None]:
+    """Detach a table of a replica, as if the replica were away."""
+    store.command(f"DETACH TABLE {table} SYNC")
+    try:
+        yield
+    finally:
+        store.command(f"ATTACH TABLE {table}")
 
 
 def _apply_command(dsn: str, nodes: str) -> list[str]:

@@ -122,12 +122,14 @@ class CollectorGroup:
 
 
 class GroupOracles:
-    """An oracle process for each member, which resends what is not acknowledged through the others."""
+    """An oracle for each member; it sends again through the others, also what was acknowledged."""
 
     def __init__(self, group, run_id, seed, *, names=None):
         urls = [group[name].url for name in names or group.collectors]
         self._oracles = [
-            Oracle(",".join([*urls[at:], *urls[:at]]), f"{run_id}-{at}", seed + at)
+            Oracle(
+                ",".join([*urls[at:], *urls[:at]]), f"{run_id}-{at}", seed + at, kinds=("again",)
+            )
             for at in range(len(urls))
         ]
 

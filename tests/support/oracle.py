@@ -1,12 +1,13 @@
 """Sender of numbered records that records acknowledgements, whatever dies meanwhile.
 
-    python -m tests.support.oracle URL[,URL…] RUN_ID SEED [otlp]
+    python -m tests.support.oracle URL[,URL…] RUN_ID SEED [otlp] [again]
 
 With several URLs, each attempt goes to the next one, so that a resend reaches another collector.
 Each line on stdout is one acknowledged batch: trace id and the ids of its events. A batch without
 a response is resent with the same bytes until it is acknowledged. With `otlp`, spans and metric points
-are sent as well; their trace ids begin with `spans:` and `metrics:`. A line on stdin (or its end) makes
-the oracle finish its current batch and stop.
+are sent as well; their trace ids begin with `spans:` and `metrics:`. With `again`, one of eight
+acknowledged batches is sent once more, as by a sender that did not get the answer. A line on stdin (or its
+end) makes the oracle finish its current batch and stop.
 """
 
 import http.client
@@ -110,7 +111,7 @@ def send_until_acknowledged(addresses, path, body):
 def main():
     urls = [urlsplit(each) for each in sys.argv[1].split(",")]
     addresses = [(url.hostname, url.port) for url in urls]
-    run_id, seed = sys.argv[2], int(sys.argv[3])
+    run_id, seed, kinds = sys.argv[2], int(sys.argv[3]), sys.argv[4:]
     stop = threading.Event()
     printing = threading.Lock()
 
@@ -118,14 +119,17 @@ def main():
         turns = itertools.cycle(addresses)
         # Rows of many traces and metrics cost the store far more than events of few.
         pause = 0.0 if make is batches else 0.05
+        forgetful = random.Random(seed * 100 + sender + 50)
         for path, body, trace, ids in make(run_id, sender, seed):
             send_until_acknowledged(turns, path, body)
+            if "again" in kinds and forgetful.random() < 1 / 8:
+                send_until_acknowledged(turns, path, body)
             with printing:
                 print(json.dumps([trace, ids]), flush=True)
             if stop.wait(pause):
                 return
 
-    made = [*[batches] * SENDERS, *((spans, metrics) if sys.argv[4:] == ["otlp"] else ())]
+    made = [*[batches] * SENDERS, *((spans, metrics) if "otlp" in kinds else ())]
     threads = [threading.Thread(target=run, args=each) for each in enumerate(made)]
     for thread in threads:
         thread.start()

@@ -11,19 +11,27 @@ from tracereel_collector.errors import RetryableError
 from tracereel_collector.model import Kind, QueuedBody
 
 GIVE_UP_SECONDS = 120.0
+RUNS = 40
+"""Runs that are on every shard of a small cluster."""
 
 
-def body_of(number, events):
+def body_of(number, events, *, tenant="default"):
     """Return a body of events as delivery reads it from the queue."""
     return QueuedBody(
         id=number,
         kind=Kind.EVENTS,
-        tenant="default",
+        tenant=tenant,
         first_sequence_number=number,
         records=len(events),
         received_unix_nano=time.time_ns(),
         data=b"\n".join(json.dumps(each).encode() for each in events),
     )
+
+
+def events_of(tenant, runs):
+    """Return a body with one event of each run."""
+    named = [{"event_id": f"{tenant}-{n}", "trace_id": f"run-{n}"} for n in range(runs)]
+    return body_of(1, [{**EXAMPLES[0], **each} for each in named], tenant=tenant)
 
 
 class StoreWriter(threading.Thread):

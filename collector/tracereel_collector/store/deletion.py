@@ -1,5 +1,6 @@
 """Deletion of the rows of runs from every table, waiting until they are removed."""
 
+import hashlib
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,8 +9,9 @@ import msgspec
 
 from tracereel._redact.event_redaction import owner_forms, owner_key
 from tracereel_collector.errors import StoreUnavailableError
+from tracereel_collector.store import settings as sent
 from tracereel_collector.store.clickhouse import ClickHouseStore
-from tracereel_collector.store.rollup_agents import SUBTRACT
+from tracereel_collector.store.rollup_agents import SUBTRACTIONS
 from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
 
@@ -93,14 +95,9 @@ def delete_rows(store: ClickHouseStore, runs: RunsToDelete) -> dict[str, int]:
     counted = _counted(store, shards, runs)
     _forget_sessions(store, shards, runs)
     for table, where, _ in counted:
-        if table in SUBTRACT:
-            if busy := shards.still_deletes(table):
-                raise StoreUnavailableError(
-                    f"an earlier deletion is not finished at {', '.join(busy)}",
-                    hint="ask again; a replica may wait for rows that only one has that is away",
-                )
-            # Directly before the delete: a repeated deletion then finds no rows to subtract again.
-            store.change(SUBTRACT[table], runs.parameters())
+        if table in SUBTRACTIONS:
+            for shard in shards.numbers:
+                _subtract(store, shards, table, runs, shard)
         shards.alter(table, f"DELETE WHERE {where}", runs.parameters())
     # Unconditional, because an earlier deletion may have been interrupted here.
     _forget_names(store, shards, runs.tenant)
@@ -128,6 +125,29 @@ def _counted(
         if rows := int(store.select(counting, runs.parameters(), fmt="TabSeparated")):
             found.append((name, where, rows))
     return found
+
+
+def _subtract(
+    store: ClickHouseStore, shards: Shards, table: str, runs: RunsToDelete, shard: int
+) -> None:
+    """Take the rows of runs on a shard out of the rollup of agents, each row once.
+
+    The token follows from the rows: a deletion that was interrupted before the rows were deleted, or one
+    at another collector at the same time, inserts the same. One that is deleting rows would change them
+    between the two queries.
+    """
+    subtraction, given = SUBTRACTIONS[table], {**runs.parameters(), "shard": shard}
+    state = store.select(subtraction.state, given, fmt="TabSeparated")
+    if busy := shards.still_deletes(table):
+        raise StoreUnavailableError(
+            f"an earlier deletion is not finished at {', '.join(busy)}",
+            hint="ask again; a replica may wait for rows that only one has that is away",
+        )
+    if rows := store.select(subtraction.rows, given, fmt="JSONEachRow"):
+        of_rows = f"{table} {runs.tenant} {shard} ".encode() + state
+        token = f"deleted-{hashlib.sha256(of_rows).hexdigest()}"
+        settings = {**sent.INSERT, "insert_deduplication_token": token}
+        store.put("agent_minutes", rows, fmt="JSONEachRow", settings=settings)
 
 
 def _forget_sessions(store: ClickHouseStore, shards: Shards, runs: RunsToDelete) -> None:

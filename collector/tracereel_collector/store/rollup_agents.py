@@ -213,22 +213,45 @@ def _span_sums(where: str = "", suffix: str = "") -> str:
     )
 
 
-def _subtracted(sums: str) -> str:
-    taken = ", ".join(f"{each.taken(name)} AS {name}" for name, each in _AGENT_SUMS.items())
-    return (
-        f"INSERT INTO agent_minutes SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a"
-    )
+class Subtraction(NamedTuple):
+    """Queries by which the rows of runs on one shard are taken out of the rollup."""
+
+    state: str
+    """Number of the rows and a digest of them."""
+    rows: str
+    """Rows of `agent_minutes` that make its sums smaller."""
+
+    @classmethod
+    def of(cls, sums: str, *, table: str, identity: str, runs: str) -> "Subtraction":
+        """Return the queries for a table with rows of runs."""
+        taken = ", ".join(f"{each.taken(name)} AS {name}" for name, each in _AGENT_SUMS.items())
+        return cls(
+            f"SELECT count(), sum(cityHash64({identity})) FROM {table} WHERE {runs}",
+            f"SELECT tenant, minute, agent, month, {taken} FROM ({sums}) AS a",
+        )
 
 
-SUBTRACT: Final = {
-    "agent_events": _subtracted(
-        _event_sums(" WHERE tenant = {tenant:String} AND trace_id IN {ids:Array(String)}")
+_EVENTS = (
+    "tenant = {tenant:String} AND trace_id IN {ids:Array(String)} AND shardNum() = {shard:UInt32}"
+)
+_SPANS = (
+    "TenantId = {tenant:String} AND TraceId IN {otel:Array(String)} AND shardNum() = {shard:UInt32}"
+)
+SUBTRACTIONS: Final = {
+    "agent_events": Subtraction.of(
+        _event_sums(f" WHERE {_EVENTS}"),
+        table="agent_events",
+        identity="ingested_at, sequence_number, event_id",
+        runs=_EVENTS,
     ),
-    "otel_spans": _subtracted(
-        _span_sums(" AND TenantId = {tenant:String} AND TraceId IN {otel:Array(String)}")
+    "otel_spans": Subtraction.of(
+        _span_sums(f" AND {_SPANS}"),
+        table="otel_spans",
+        identity="IngestedAt, SequenceNumber, SpanId",
+        runs=_SPANS,
     ),
 }
-"""Statements that subtract runs from the rollup; run each once, directly before the delete."""
+"""By the table with the rows that were summed."""
 
 EXACT_DURATIONS: Final = {
     "event_moment": in_reach("timestamp"),

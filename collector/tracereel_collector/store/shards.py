@@ -49,6 +49,11 @@ class Shards:
         return bool(self._distributed)
 
     @property
+    def numbers(self) -> list[int]:
+        """Numbers of the shards as `shardNum()` returns them; 0 on a single server."""
+        return [shard[0].shard for shard in self._shards] if self.are_several else [0]
+
+    @property
     def replicas(self) -> list[ClickHouseStore]:
         """All replicas of all shards."""
         return [node.store for shard in self._shards for node in shard]

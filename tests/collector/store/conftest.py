@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from tests.support.clickhouse_cluster import apply_schema, new_cluster_database
 from tests.support.engine_store import address_of, store_at
 from tracereel_collector.engine.settings import EngineSettings
 from tracereel_collector.engine.supervisor import Supervisor
@@ -82,6 +83,24 @@ def connect(place, database):
     store = store_at(place, database)
     store.prepare()
     return store
+
+
+@pytest.fixture(scope="module")
+def cluster_database():
+    """Return a database of the cluster of TRACEREEL_TEST_CLUSTER."""
+    made = new_cluster_database()
+    yield made
+    made.drop()
+
+
+@pytest.fixture(scope="module")
+def nodes(cluster_database):
+    """Return the stores of all nodes of that cluster, with the schema."""
+    apply_schema(cluster_database.dsns[0], cluster_database.nodes)
+    made = cluster_database.stores()
+    yield made
+    for store in made:
+        store.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from tracereel_collector.errors import StoreUnavailableError
 from tracereel_collector.store import deletion
 from tracereel_collector.store.deletion import delete_rows, runs_of
 from tracereel_collector.store.shards import Shards
+from tracereel_collector.store.sql import query
 
 
 class Overheard:
@@ -27,6 +28,9 @@ class Overheard:
 
     def change(self, statement, parameters):
         self._store.change(statement, parameters)
+
+    def put(self, table, data, **given):
+        self._store.put(table, data, **given)
 
 
 def custom(agent, trace_id="noted"):
@@ -72,7 +76,7 @@ def test_agent_names_are_not_queried_when_no_agent_was_deleted(migrated, told, t
     store = Overheard(migrated)
 
     def about_agents():
-        return [each for each in store.asked if "agent_name" in each]
+        return [each for each in store.asked if each == query("agents_with_events")]
 
     delete_rows(store, runs_of(migrated, tenant, ["one"]))
     assert not about_agents()
@@ -120,3 +124,69 @@ def test_rows_that_are_still_being_deleted_are_not_subtracted_again(migrated, to
         migrated.command("SYSTEM START MERGES agent_events")
     wait_until(lambda: Shards.of(migrated).still_deletes("agent_events") == [], timeout=120)
     delete_rows(migrated, runs)
+
+
+MINUTES = "SELECT sum(started) FROM agent_minutes WHERE tenant = {tenant:String}"
+HOURS = "SELECT sum(started) FROM agent_hours WHERE tenant = {tenant:String}"
+
+
+@pytest.fixture
+def before_delete(monkeypatch):
+    """Return a function that has something done once, before rows of events are deleted."""
+
+    def set_up(act):
+        acts, alter = [act], Shards.alter
+
+        def altered(shards, name, change, parameters):
+            if name == "agent_events" and acts:
+                acts.pop()()
+            alter(shards, name, change, parameters)
+
+        monkeypatch.setattr(Shards, "alter", altered)
+
+    return set_up
+
+
+def sums_of(store, tenant):
+    return [store.rows(sums, tenant=tenant)[0][0] for sums in (MINUTES, HOURS)]
+
+
+def test_deletion_that_was_interrupted_before_it_deleted_rows_subtracts_them_once(
+    migrated, told, tenant, before_delete
+):
+    told(*run("broken", agent="a"), *run("stays", agent="a"))
+    runs = runs_of(migrated, tenant, ["broken"])
+    one = str(int(sums_of(migrated, tenant)[0]) // 2)
+
+    def interrupt():
+        raise StoreUnavailableError("the shard is away")
+
+    before_delete(interrupt)
+    with pytest.raises(StoreUnavailableError, match="the shard is away"):
+        delete_rows(migrated, runs)
+    delete_rows(migrated, runs)
+
+    assert sums_of(migrated, tenant) == [one, one]
+
+
+def test_deletions_of_a_run_by_two_collectors_at_once_subtract_it_once(
+    migrated, told, tenant, before_delete
+):
+    told(*run("twice", agent="a"), *run("stays", agent="a"))
+    runs = runs_of(migrated, tenant, ["twice"])
+    one = str(int(sums_of(migrated, tenant)[0]) // 2)
+    before_delete(lambda: delete_rows(migrated, runs))
+
+    delete_rows(migrated, runs)
+
+    assert sums_of(migrated, tenant) == [one, one]
+
+
+def test_run_that_comes_again_after_its_deletion_is_subtracted_again(migrated, told, tenant):
+    for _ in range(2):
+        told(*run("again", agent="a"))
+        assert sums_of(migrated, tenant) == ["1", "1"]
+
+        delete_rows(migrated, runs_of(migrated, tenant, ["again"]))
+
+        assert sums_of(migrated, tenant) == ["0", "0"]

@@ -6,8 +6,10 @@ import re
 import pytest
 
 from tests.support.contract import EXAMPLES
+from tests.support.server_users import GROWING
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind
+from tracereel_collector.store import migrate as migrating
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.sql import migrations
 
@@ -120,6 +122,20 @@ def test_a_store_of_another_development_version_is_refused_and_not_changed(new_s
         "start with a new --data-dir or database, or export with the version that wrote it"
     )
     assert (store.rows(RECORDS), objects(store)) == before
+
+
+def test_server_older_than_documented_is_refused_before_anything_is_made(new_store, monkeypatch):
+    oldest = ".".join(map(str, migrating.OLDEST))
+    assert f"ClickHouse {oldest} or newer" in GROWING.read_text()
+    monkeypatch.setattr(migrating, "OLDEST", (99, 1))
+
+    with pytest.raises(
+        StartupError, match=r"is ClickHouse 26\.\d+.*needs 99\.1 or newer"
+    ) as refused:
+        migrate(new_store)
+
+    assert refused.value.hint == "upgrade ClickHouse, or use the embedded store"
+    assert [name for name, *_ in objects(new_store)] == ["schema_migrations"]
 
 
 def test_clauses_are_in_the_order_that_all_servers_read():

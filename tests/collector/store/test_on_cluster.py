@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import contextmanager
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -16,37 +15,27 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from tests.clients import fields
 from tests.collector.store.test_doors import COUNTS
-from tests.support.clickhouse_cluster import limited_user_database, new_cluster_database
+from tests.support.clickhouse_cluster import away, limited_user_database, new_cluster_database
 from tests.support.collector import CollectorProcess, http
 from tests.support.contract import EXAMPLES
 from tests.support.settling import settle_all
-from tests.support.store_writers import StoreWriter, body_of
+from tests.support.store_writers import RUNS, StoreWriter, events_of
 from tests.support.waiting import wait_until
-from tracereel_collector.auth.audit import AuditLog
-from tracereel_collector.deliver.deletion import Deletion
-from tracereel_collector.deliver.deletion_queues import OwnQueue
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
 from tracereel_collector.ops.backup.save import refuse_cluster
 from tracereel_collector.query.user_sql import SqlLimits, UserSql
 from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.query.user_sql.execute import SqlQuery
-from tracereel_collector.queue import DurableQueue, QueueLimits
-from tracereel_collector.queue.pause import StoreWriters
-from tracereel_collector.runtime.clock import Dating
 from tracereel_collector.startup.schema import apply_schema, prepare_schema
-from tracereel_collector.store import retention
 from tracereel_collector.store.cluster import remembered_cluster
-from tracereel_collector.store.deletion import count_rows, delete_rows, runs_of, unfinished
 from tracereel_collector.store.layout import Layout
 from tracereel_collector.store.migrate import migrate_nodes
 from tracereel_collector.store.price_names import find_prices
 from tracereel_collector.store.prices import known_prices, load_prices
-from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import migrations
 from tracereel_collector.store.user_sql import UserSqlStore
 
-RUNS = 40
 KILLS = 4
 APPLY = (sys.executable, "-m", "tracereel", "schema", "apply")
 
@@ -58,32 +47,6 @@ def command(*args):
         text=True,
         check=False,
     )
-
-
-@pytest.fixture(scope="module")
-def database():
-    made = new_cluster_database()
-    yield made
-    made.drop()
-
-
-@pytest.fixture(scope="module")
-def nodes(database):
-    """Return the stores of all nodes, with the schema."""
-    done = command("--store", database.dsns[0], "--nodes", database.nodes)
-    assert done.returncode == 0, done.stderr
-    made = database.stores()
-    yield made
-    for store in made:
-        store.close()
-
-
-def events_of(tenant, runs):
-    body = body_of(
-        1,
-        [{**EXAMPLES[0], "event_id": f"{tenant}-{n}", "trace_id": f"run-{n}"} for n in range(runs)],
-    )
-    return QueuedBody(**{name: getattr(body, name) for name in body.__slots__} | {"tenant": tenant})
 
 
 def counted(store, tenant):
@@ -105,18 +68,8 @@ def sync_replicas(stores):
             store.command(f"SYSTEM SYNC REPLICA `{table}`")
 
 
-@contextmanager
-def away(store, table):
-    """Detach a table of a replica, as if the replica were away."""
-    store.command(f"DETACH TABLE {table} SYNC")
-    try:
-        yield
-    finally:
-        store.command(f"ATTACH TABLE {table}")
-
-
-def test_schema_is_written_down_on_every_node_and_applied_once(database, nodes):
-    again = command("--store", database.dsns[-1])
+def test_schema_is_written_down_on_every_node_and_applied_once(cluster_database, nodes):
+    again = command("--store", cluster_database.dsns[-1])
 
     assert (again.returncode, again.stdout) == (0, "the schema is complete\n")
     expected = [(str(each.number), each.checksum) for each in migrations(layout=Layout("main"))]
@@ -153,8 +106,9 @@ def test_collector_does_not_make_the_schema_of_a_cluster():
     assert store.outside().rows(there, name=name) == [("0",)]
 
 
-def test_node_without_an_address_is_named(database):
-    done = command("--store", database.dsns[0], "--nodes", database.nodes.rpartition(",")[0])
+def test_node_without_an_address_is_named(cluster_database, nodes):
+    addresses = cluster_database.nodes.rpartition(",")[0]
+    done = command("--store", cluster_database.dsns[0], "--nodes", addresses)
 
     assert done.returncode == 2
     assert "no HTTP address is known of shard 2, replica 2" in done.stderr
@@ -233,79 +187,6 @@ def test_metrics_that_one_shard_refused_are_stored_once(nodes, tenant, token):
         "SELECT count(), uniqExact(IntValue) FROM otel_metrics_gauge WHERE TenantId = {t:String}"
     )
     assert nodes[0].rows(asked, t=tenant) == [("200", "200")]
-
-
-def test_deletion_while_a_replica_is_away_says_so_and_finishes(nodes, tenant, token):
-    nodes[0].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=token)
-    runs = runs_of(nodes[0], tenant, [f"run-{n}" for n in range(RUNS)])
-
-    with away(nodes[1], "agent_events_local"):
-        assert delete_rows(nodes[0], runs)["agent_events"] == RUNS
-        assert count_rows(nodes[0], runs) == {}
-    wait_until(lambda: unfinished(nodes[0]) == [], timeout=60)
-
-    local = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
-    assert [node.rows(local, t=tenant) for node in nodes] == [[("0",)]] * len(nodes)
-
-
-def test_deletion_of_rows_that_a_replica_lacks_is_finished_when_it_has_them(
-    nodes, tenant, token, tmp_path
-):
-    """The first replicas come back, and cannot fetch yet what the others took meanwhile."""
-    table, firsts, seconds = "agent_events_local", nodes[::2], nodes[1::2]
-    queue = DurableQueue(
-        tmp_path / "queue.sqlite",
-        QueueLimits(commit_bytes=1 << 20, max_pending_bytes=1 << 20, retain_seconds=0),
-    )
-    audit, writers = AuditLog(tmp_path / "audit"), StoreWriters(tmp_path)
-    deletion = Deletion(OwnQueue(queue), nodes[0], audit, writers)
-    try:
-        for node in seconds:
-            node.command(f"SYSTEM STOP REPLICATED SENDS {table}")
-        with away(firsts[0], table), away(firsts[1], table):
-            nodes[1].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=token)
-
-        answer = deletion.trace(tenant, "run-1", by="test")
-        assert answer["status"] == "deleting"
-        addresses = {f"{node.address.host}:{node.address.port}" for node in firsts}
-        assert set(answer["waiting_for"]) == addresses
-        with pytest.raises(StoreUnavailableError, match="lack rows of others"):
-            deletion.trace(tenant, "no-run", by="test")
-
-        for node in seconds:
-            node.command(f"SYSTEM START REPLICATED SENDS {table}")
-        # A replica waits up to a minute before it fetches a part again.
-        wait_until(
-            lambda: deletion.trace(tenant, "run-1", by="test")["status"] == "deleted", timeout=300
-        )
-        left = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
-        counts = [int(node.rows(left, t=tenant)[0][0]) for node in nodes]
-        assert (counts[0] + counts[2], counts[1] + counts[3]) == (RUNS - 1, RUNS - 1)
-    finally:
-        for node in seconds:
-            node.command(f"SYSTEM START REPLICATED SENDS {table}")
-        queue.close()
-
-
-def test_retention_drops_days_on_all_replicas(nodes, tenant, token):
-    old = events_of(tenant, RUNS)
-    fields = {name: getattr(old, name) for name in old.__slots__}
-    long_ago = QueuedBody(**fields | {"received_unix_nano": 1_600_000_000 * 10**9})
-    nodes[0].insert(Kind.EVENTS, [long_ago], token=token)
-    dating = Dating(now_nano=time.time_ns())
-    policy = retention.RetentionPolicy(tenant, 30, "", "")
-    limits = retention.Limits.of([policy], default_days=0, today=dating.today)
-
-    for found in retention.expired(nodes[0], limits, dating):
-        whole = retention.whole_partitions(nodes[0], found)
-        if whole:
-            retention.drop_partitions(found, whole)
-        if rest := [each for each in found.partitions if each not in whole]:
-            retention.delete_rows(found, rest)
-
-    wait_until(lambda: Shards.of(nodes[0]).unfinished() == [], timeout=60)
-    local = "SELECT count() FROM agent_events_local WHERE tenant = {t:String}"
-    assert [node.rows(local, t=tenant) for node in nodes] == [[("0",)]] * len(nodes)
 
 
 def test_prices_are_read_from_every_node_when_they_are_loaded(nodes):
