@@ -144,6 +144,10 @@ def requests(embedded):
         "/v1/emitters": ["/v1/emitters", "/v1/emitters?state=ended"],
         "/v1/scores": ["/v1/scores", "/v1/scores?name=helpful&min=1"],
         "/v1/scores/averages": ["/v1/scores/averages"],
+        "/v1/fleets": ["/v1/fleets", "/v1/fleets?limit=1"],
+        "/v1/fleets/{fleet_id}": [
+            f"/v1/fleets/{each['fleet_id']}" for each in read("/v1/fleets")["fleets"]
+        ],
         "/v1/retention": ["/v1/retention"],
         "/v1/quarantine": ["/v1/quarantine"],
         "/v1/export": [

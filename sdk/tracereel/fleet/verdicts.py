@@ -52,6 +52,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
     pipelines: tuple[str, ...] = ()
     text: str = ""
     """Report of the replay, cut."""
+    recorded_at: str = ""
     recorded_end: str = ""
     """How the recorded run ended: `returned`, `raised` …"""
     end: str = ""
