@@ -114,7 +114,7 @@ def test_a_budgeted_read_of_events_has_the_last_message_and_no_summary(collector
 
 
 def test_commands_show_them(collector, talked):
-    session, _ = talked
+    session, ids = talked
 
     def tracereel(*words):
         command = [sys.executable, "-m", "tracereel", *words, "--endpoint", collector.url]
@@ -133,6 +133,9 @@ def test_commands_show_them(collector, talked):
     row = next(line for line in tracereel("sessions").splitlines() if session in line)
     assert f"Why {session[4:12]} 2?" in row
     assert "Because of <b>2</b>." in row
+    shown = tracereel("trace", ids[1]).splitlines()
+    assert f"asked     Why {session[4:12]} 2?" in shown
+    assert "answered  Because of <b>2</b>." in shown
 
 
 def test_the_lists_of_the_page_show_them(visit, talked):

@@ -93,6 +93,9 @@ $content_texts;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_trace_texts TO trace_texts$local AS
 $span_texts;
 
+CREATE MATERIALIZED VIEW IF NOT EXISTS otel_logs_to_trace_texts TO trace_texts$local AS
+$log_texts;
+
 -- Which run was started by which: a run may name the trace it is part of.
 CREATE TABLE IF NOT EXISTS run_links$local
 (

@@ -1,5 +1,6 @@
 // Search inside a run: which steps have the words, the next one, marks in the panel; and the next error.
 
+import { readContent } from "../content/reading.js";
 import { button, h } from "../shell/elements.js";
 import { hitsIn, isEmpty, wantedOf } from "../shell/hits.js";
 import { count } from "../shell/words.js";
@@ -13,6 +14,8 @@ const PAUSE_MS = 250;
 const SETTLED_MS = 300;
 const STILL_MS = 1200;
 const MOST_UNFOLDED = 20;
+/** Model calls whose content is read if nothing else has the words: log records of a span may have its messages. */
+const MOST_READ = 40;
 
 export class Finder {
   /**
@@ -85,8 +88,13 @@ export class Finder {
     try {
       await readEvents(this.id, (entries) => {
         for (const { step, details } of entries) if (step?.id) found.add(step.id, details);
-        if (number !== this.number) throw new DOMException("Another search began", "AbortError");
+        this.#stillAsked(number);
       }, { signal: this.signal });
+      const calls = run.steps.filter(({ kind, source }) => kind === "llm" && source === "otlp");
+      for (const { id } of found.any ? [] : calls.slice(0, MOST_READ)) {
+        found.add(id, await readContent(this.id, id, { signal: this.signal }));
+        this.#stillAsked(number);
+      }
     } catch (error) {
       if (this.signal.aborted || number !== this.number) return;
       if (!error.kind) throw error; // what was read is searched all the same
@@ -102,6 +110,10 @@ export class Finder {
     const inner = all.findIndex((step, at) => steps.has(step.id) && !isBelow(all, at, ({ id }) => steps.has(id)));
     if (go && inner >= 0) this.#open(this.hits.indexOf(all[inner].id));
     else this.#markSoon();
+  }
+
+  #stillAsked(number) {
+    if (number !== this.number) throw new DOMException("Another search began", "AbortError");
   }
 
   has(step) {
