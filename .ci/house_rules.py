@@ -5,8 +5,10 @@ Every rule prints its violations; the exit code is 1 if there are any.
 
 import ast
 import asyncio
+import io
 import re
 import sys
+import tokenize
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,10 +21,23 @@ OWN_PACKAGES = ("tracereel", "tracereel_collector")
 MAX_LINES = 500
 MAX_SCRIPT_COLUMNS = 120
 BANNED = re.compile(
-    r"\b(told|anew|nobody|somebody|whoever|everybody|anybody|nought|is said|are said)\b",
+    r"\b(told|tells?|heard|hears?|anew|nobody|somebody|whoever|everybody|anybody|nought"
+    r"|(?:is|are|was|were) said|what (?:came|comes|became|becomes) of)\b",
     re.IGNORECASE,
 )
 """Words that are not plain; docs/glossary.md lists the ones to use."""
+PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/*.md",
+    "docs/sdk/*.md",
+    "docs/start/*.md",
+)
+QUOTING_PAGES = ("docs/moves.md", "docs/seeds.md")
+"""Pages with old names, or words of the founding documents."""
+SCRIPT_COMMENT = re.compile(r"^\s*(?://|/?\*|--).*|\s//\s.*")
+"""Comment in a line of JavaScript, CSS or SQL."""
 COMPAT = re.compile(r"/_?(gevent_|third_party_)?compat\.py$")
 """Modules that may use private names of third parties."""
 LAZY = {
@@ -102,8 +117,12 @@ def repeated_class_names(modules: list[Module]) -> Problems:
 
 
 def banned_words(modules: list[Module]) -> Problems:
-    """Find words in docstrings that are not plain."""
+    """Find words in docstrings and comments that are not plain."""
     for module in modules:
+        for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+            if token.type == tokenize.COMMENT:
+                for word in BANNED.findall(token.string):
+                    yield f"{module.name}:{token.start[0]}: {word!r} in a comment"
         for node in ast.walk(module.tree):
             is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             if is_text and isinstance(node.value.value, str):
@@ -119,6 +138,25 @@ def banned_words_in_tests(_: list[Module]) -> Problems:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for word in BANNED.findall(node.name.replace("_", " ")):
                     yield f"{module.at(node)}: {word!r} in a test name"
+
+
+def banned_words_in_scripts_and_pages(_: list[Module]) -> Problems:
+    """Find words in comments of other languages and in the documentation that are not plain."""
+    scripts = [
+        file
+        for pattern in ("*.js", "*.css", "*.sql")
+        for file in (ROOT / "collector").rglob(pattern)
+        if file not in VENDORED
+    ]
+    pages = [file for pattern in PAGES for file in ROOT.glob(pattern)]
+    for file in sorted(scripts + pages):
+        name = file.relative_to(ROOT).as_posix()
+        if name in QUOTING_PAGES:
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            text = line if file in pages else "".join(SCRIPT_COMMENT.findall(line))
+            for word in BANNED.findall(text):
+                yield f"{name}:{number}: {word!r} is not plain"
 
 
 def function_level_imports(modules: list[Module]) -> Problems:
@@ -219,6 +257,7 @@ RULES = (
     repeated_class_names,
     banned_words,
     banned_words_in_tests,
+    banned_words_in_scripts_and_pages,
     function_level_imports,
     private_names_of_third_parties,
     private_names_of_asyncio,

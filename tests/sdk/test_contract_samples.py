@@ -152,7 +152,7 @@ def test_the_first_traced_call_says_how_to_get_the_programs_own_spans(
     assert others == ["inside", "inside"]
 
 
-def test_a_program_without_spans_of_its_own_hears_nothing(child: Child, otlp: OtlpSink) -> None:
+def test_a_program_without_own_spans_gets_no_log_line(child: Child, otlp: OtlpSink) -> None:
     script = """
         import logging
         import tracereel

@@ -39,7 +39,7 @@ class Answered:
 
 
 class _Ending(msgspec.Struct):
-    """Fields of a run's last event that tell how it ended."""
+    """Fields of a run's last event with its outcome."""
 
     event_type: str = ""
     status: str | None = None

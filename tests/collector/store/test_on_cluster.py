@@ -235,7 +235,7 @@ def test_metrics_that_one_shard_refused_are_stored_once(nodes, tenant, token):
     assert nodes[0].rows(asked, t=tenant) == [("200", "200")]
 
 
-def test_deletion_while_a_replica_is_away_says_so_and_finishes(nodes, tenant, token):
+def test_deletion_while_a_replica_is_away_reports_it_and_finishes(nodes, tenant, token):
     nodes[0].insert(Kind.EVENTS, [events_of(tenant, RUNS)], token=token)
     runs = runs_of(nodes[0], tenant, [f"run-{n}" for n in range(RUNS)])
 
@@ -377,7 +377,7 @@ def test_upgrade_under_load_on_all_nodes_loses_and_doubles_nothing(later, later_
             cluster=None,
             one_server=False,
             nodes=made.nodes.split(","),
-            tell=lambda *_: None,
+            report=lambda *_: None,
         )
         writers = [StoreWriter(store, number) for number, store in enumerate(made.stores())]
         for writer in writers:
@@ -388,7 +388,7 @@ def test_upgrade_under_load_on_all_nodes_loses_and_doubles_nothing(later, later_
         layout = Layout(found.name)
         known = [*migrations(layout=layout), *migrations(later_folder, layout=layout)]
 
-        applied = migrate_nodes(found.nodes, known, tell=lambda *_: None)
+        applied = migrate_nodes(found.nodes, known, report=lambda *_: None)
 
         assert [each.number for each in applied] == [9000]
         for writer in writers:

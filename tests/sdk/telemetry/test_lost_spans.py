@@ -31,7 +31,7 @@ LINE = "spans that this program starts itself are not recorded"
 
 
 @pytest.fixture
-def said(child: Child, tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
+def printed(child: Child, tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
     """Run a program; return the lines on its standard error."""
     with OtlpSink() as sink:
 
@@ -121,20 +121,20 @@ QUIET = {
 
 @pytest.mark.parametrize("use", USES)
 def test_a_program_that_uses_opentelemetry_gets_the_line_at_its_first_traced_call(
-    said: Callable[..., list[str]], use: str
+    printed: Callable[..., list[str]], use: str
 ) -> None:
-    assert said(**USES[use]) == ["the line", "inside", "inside"]
+    assert printed(**USES[use]) == ["the line", "inside", "inside"]
 
 
 @pytest.mark.parametrize("use", LATER)
 def test_a_program_that_shows_its_use_later_gets_the_line_with_the_first_lost_span(
-    said: Callable[..., list[str]], use: str
+    printed: Callable[..., list[str]], use: str
 ) -> None:
-    assert said(**LATER[use]) == ["inside", "the line", "inside"]
+    assert printed(**LATER[use]) == ["inside", "the line", "inside"]
 
 
 @pytest.mark.parametrize("use", QUIET)
 def test_a_program_that_loses_no_span_gets_no_line(
-    said: Callable[..., list[str]], use: str
+    printed: Callable[..., list[str]], use: str
 ) -> None:
-    assert said(**QUIET[use]) == ["inside", "inside"]
+    assert printed(**QUIET[use]) == ["inside", "inside"]
