@@ -40,6 +40,8 @@ SCRIPT_COMMENT = re.compile(r"^\s*(?://|/?\*|--).*|\s//\s.*")
 """Comment in a line of JavaScript, CSS or SQL."""
 COMPAT = re.compile(r"/_?(gevent_|third_party_)?compat\.py$")
 """Modules that may use private names of third parties."""
+PUBLIC_UNDERSCORES = ("_getframe", "_exit", "_asdict", "_replace", "_fields")
+"""Documented names of the standard library."""
 LAZY = {
     "sdk/tracereel/_pytest_plugin.py": "pytest loads the plugin in every test run of every user",
     "sdk/tracereel/_export/span_exporter.py": "requests is loaded with the first foreign span only",
@@ -185,6 +187,35 @@ def private_names_of_third_parties(modules: list[Module]) -> Problems:
                     yield f"{module.at(node)}: {name} is private"
 
 
+def private_attributes_of_third_parties(modules: list[Module]) -> Problems:
+    """Find uses of private attributes that no class or module of ours defines."""
+    own = set(PUBLIC_UNDERSCORES)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            own.update(_defined(node))
+    for module in modules:
+        if COMPAT.search("/" + module.name):
+            continue
+        for node in ast.walk(module.tree):
+            name = _accessed(node) or ""
+            if name.startswith("_") and not name.endswith("__") and name not in own:
+                yield f"{module.at(node)}: {name} is private"
+
+
+def _defined(node: ast.AST) -> list[str]:
+    """Return the names that a statement or expression defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return [name]
+        case ast.Assign(targets=[ast.Name(id="__slots__")], value=ast.Tuple(elts=names)):
+            return [str(each.value) for each in names if isinstance(each, ast.Constant)]
+        case ast.alias(name=name, asname=other):
+            return [*name.split("."), other or name]
+    return []
+
+
 def private_names_of_asyncio(modules: list[Module]) -> Problems:
     """Find uses of private attributes of event loops and timers outside of the compat modules."""
     loop = asyncio.new_event_loop()
@@ -260,6 +291,7 @@ RULES = (
     banned_words_in_scripts_and_pages,
     function_level_imports,
     private_names_of_third_parties,
+    private_attributes_of_third_parties,
     private_names_of_asyncio,
     line_budget,
 )
