@@ -220,7 +220,7 @@ class Collector:
 
     def wake_delivery(self, data: bytes) -> None:
         """Wake up delivery after a worker appended to the queue."""
-        self._queue.heard(hurried(data))
+        self._queue.note_appends(hurried(data))
 
     def _join_core(self, link: Link) -> None:
         """Connect a worker to the queue and the store of the parent process."""

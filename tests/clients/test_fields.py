@@ -54,7 +54,7 @@ def test_a_tool_has_arguments_and_result_or_is_not_sent(client):
 
 
 @pytest.mark.parametrize("client", fields.CLIENTS)
-def test_a_failed_call_has_its_reason_and_no_run_goes_on_for_ever(client):
+def test_a_failed_call_has_its_reason_and_every_run_ends(client):
     said = REVIEWED[client]
 
     assert any("429" in each or "slow down" in each or "Error" in each for each in said["error"])
@@ -62,7 +62,7 @@ def test_a_failed_call_has_its_reason_and_no_run_goes_on_for_ever(client):
 
 
 @pytest.mark.parametrize("client", fields.CLIENTS)
-def test_list_page_and_sql_say_the_same_calls_tokens_cost_and_errors(client):
+def test_list_page_and_sql_agree_on_calls_tokens_cost_and_errors(client):
     for each in REVIEWED[client]["totals"]:
         calls, tokens, cost, errors = each["list"]
         assert each["page"] == [tokens, cost, errors]

@@ -80,7 +80,7 @@ def test_a_session_of_spans_has_them_as_texts(collector, talked):
     assert turns[1]["prompt"] == f"Why {session[4:12]} 2?"
 
 
-def test_a_budgeted_read_has_what_was_said(collector, talked):
+def test_a_budgeted_read_has_the_messages(collector, talked):
     session, ids = talked
     document = http("GET", f"{collector.url}/v1/traces/{ids[1]}?budget_bytes=2000").json()
 

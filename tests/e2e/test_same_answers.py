@@ -19,7 +19,7 @@ ALWAYS = "from=1970-01-01T00:00:00Z&to=2027-01-01T00:00:00Z"
 SINCE = "since=1970-01-01T00:00:00Z"
 JAEGER = "start_time_min=1970-01-01T00:00:00Z&start_time_max=2100-01-01T00:00:00Z"
 OWN = {"ingested_at", "IngestedAt", "last_event_at", "last_heartbeat_at", "updated_at"}
-"""Fields that tell when the collector received or answered something."""
+"""Fields with times of receipt or answer."""
 ELSEWHERE = {
     "/v1/tail": "reads the queue, not the store",
     "/v1/keys": "keys.sqlite",
@@ -95,7 +95,7 @@ def other(addresses, bodies, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def requests(embedded):
-    """Return paths to ask for, by route template."""
+    """Return paths to request, by route template."""
 
     def read(path):
         answer = http("GET", embedded.url + path)

@@ -444,7 +444,7 @@ def test_a_tool_of_any_dialect_is_returned_as_it_was_sent(collector, dialect, se
 
 @FEW
 @given(data=st.data())
-def test_what_a_streaming_agent_said_is_returned(collector, recording, data):
+def test_the_output_of_a_streaming_agent_is_returned(collector, recording, data):
     texts = WORDS if recording else st.text(max_size=300)
     talks = data.draw(st.lists(st.tuples(texts, st.lists(texts, max_size=5)), max_size=4))
     runs = []

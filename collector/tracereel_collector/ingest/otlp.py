@@ -76,11 +76,11 @@ class CheckedRequest:
 
     def message(self) -> str:
         """Return a message for the sender; empty if nothing was refused or changed."""
-        said = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
-        said += [
+        found = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
+        found += [
             text.format(self.mended[what]) for what, text in _SAID.items() if self.mended[what]
         ]
-        return "; ".join(said + [self.hint] * bool(self.hint))
+        return "; ".join(found + [self.hint] * bool(self.hint))
 
 
 class OtlpCheck:

@@ -116,7 +116,7 @@ def add_passages(
             last_hour=last_hour,
         )
         for trace, passage in rows:
-            # What the run's own events say comes before what spans of others say.
+            # The run's own events take precedence over spans of others.
             if trace == owners[trace] or owners[trace] not in found:
                 found[owners[trace]] = _on_one_line(passage)
     for run in runs:

@@ -234,7 +234,7 @@ def _merged(
 
     Events keep their causal order. An event may be numbered long after it happened, if its thread had to
     wait, so spans are placed by the latest time of the events before them. They are placed by their own
-    clocks: the rest of the tree, which tells the clocks apart, is not read.
+    clocks: the rest of the tree, which shows how the clocks differ, is not read.
     """
     time = span_place(after)[0]
     placed: list[tuple[tuple[int, int, int, str, int], EventRow | SpanRow | SpanEventRow]] = []

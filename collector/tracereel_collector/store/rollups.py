@@ -70,7 +70,7 @@ _OWN_MARKS = {
 
 
 def _marks(event_type: str = "") -> str:
-    """Return SQL for the number of span events that programs added, or of those that tell an event."""
+    """Return SQL for the number of span events that programs added, or of those that carry an event."""
     names = {semconv.SPAN_EVENTS[kind][0]: own for kind, own in _OWN_MARKS.items()}
     own = f"transform(toString(n), {list(names)}, {list(names.values())}, '')"
     counted = f"NOT (ScopeName = 'tracereel' AND mapContains(a, {own}))"

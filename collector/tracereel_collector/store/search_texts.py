@@ -1,4 +1,4 @@
-"""SQL of the texts for full-text search: what was said in events, spans and log records.
+"""SQL of the texts for full-text search: contents of events, spans and log records.
 
 It runs in every insert, so it must not throw. The names of attributes are those that the content of a step
 is read from (`dialects/content.py`): what the page shows is found.

@@ -24,10 +24,9 @@ from opentelemetry.trace import (
 from tracereel import semconv
 from tracereel._runtime import guard
 from tracereel._runtime.clock import random_id
+from tracereel._telemetry.compat import global_tracer_provider
 from tracereel._telemetry.event_log import has_handlers, write_to_stderr
 
-_UNKNOWN: Final[Any] = object()
-_asked: Final[list[bool]] = []
 MAX_MARKS: Final = 128
 """Maximum number of events and of attributes kept of a span, as in OpenTelemetry's SDK."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -143,7 +142,7 @@ class Spans:
         return span
 
     def _choose(self) -> Tracer | None:
-        provider = self._given or _global_provider()
+        provider = self._given or global_tracer_provider()
         if self._tracer is None or self._tracer_of is not provider:
             if provider is None or isinstance(provider, ProxyTracerProvider):
                 return None
@@ -151,18 +150,6 @@ class Spans:
             self._tracer_of = provider
             self._on_provider(provider)
         return self._tracer
-
-
-def _global_provider() -> trace.TracerProvider | None:
-    """Return the program's provider without reading the environment, if possible."""
-    # Until a provider is set, the public function reads an environment variable on each call, which
-    # costs as much as writing an event. It is called once before the private name is read.
-    if _asked:
-        provider: trace.TracerProvider | None = getattr(trace, "_TRACER_PROVIDER", _UNKNOWN)
-        if provider is not _UNKNOWN:
-            return provider
-    _asked.append(True)
-    return trace.get_tracer_provider()
 
 
 def _with_span(here: Context, span: Span) -> Context:

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _configure_pull(actions.add_parser("pull", help="Write the tapes of chosen runs into a file."))
     _configure_run(actions.add_parser("run", help="Execute the runs of a file with this code."))
-    report = actions.add_parser("report", help="Show again what came of a run.")
+    report = actions.add_parser("report", help="Show the report of a finished run.")
     report.add_argument("verdicts", metavar="VERDICTS", help="The file that `run` has written.")
     _add_report(report)
     report.set_defaults(baseline=None)

@@ -25,7 +25,7 @@ BASE_COMMANDS: Final = {
     "verify": "Check that a change fixes failing runs and keeps good ones as they are.",
     "bisect": "Find the first commit with which a run is replayed differently.",
     "test-from": "Make a pytest from a recorded run.",
-    "doctor": "Say what is configured, reachable, writable and installed.",
+    "doctor": "Check settings, connections, directories and installed packages.",
     "ship": "Deliver the events that ended processes left behind.",
     "version": "Print the version.",
 }

@@ -120,7 +120,7 @@ def _cause(divergence: Divergence, report: Report, root: str) -> Cause:
 
 
 def _is_of_ending(divergence: Divergence, report: Report) -> bool:
-    """Return whether a run differs there because it raised: an output, or what came no more."""
+    """Return whether an exception explains a divergence: another output, or missing calls."""
     if divergence.kind == "output":
         return True
     returned = report.recorded is not None and report.recorded.how != "raised"

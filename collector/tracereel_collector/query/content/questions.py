@@ -50,7 +50,7 @@ class _AskedSpans(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was asked and answered, at most 300 characters each; None if no span says it."""
+    """Last question and answer, at most 300 characters each; None if no span has it."""
 
     asked: str | None = None
     answered: str | None = None
@@ -86,7 +86,7 @@ class Questions:
         spans = read_rows(
             self.store, query("asked_spans"), _AskedSpans, tenant=tenant, traces=traces
         )
-        # Most runs say it in the outermost span or the agent; the calls inside repeat it at length.
+        # Most runs have it in the outermost span or the agent; the calls inside repeat it at length.
         contents = self.contents(
             tenant, ((row.trace_id, each) for row in spans for each in (row.outermost, *row.agents))
         )

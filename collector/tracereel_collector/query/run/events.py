@@ -154,23 +154,23 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     @property
     def duration_ms(self) -> int | None:
         """Reported duration."""
-        for said in (
+        for value in (
             self.execution_time_ms,
             self.execution_time_before_failure_ms,
             self.execution_time_before_cancel_ms,
             self.total_execution_time_ms,
             self.own_duration_ms,
         ):
-            if said is not None:
-                return said
+            if value is not None:
+                return value
         return self.decision_duration_ms
 
     @property
     def confidence(self) -> float | None:
         """Reported confidence."""
-        for said in (self.own_confidence, self.final_confidence):
-            if said is not None:
-                return said
+        for value in (self.own_confidence, self.final_confidence):
+            if value is not None:
+                return value
         return self.fallback_confidence
 
     @property
@@ -294,11 +294,11 @@ def _whatever(payload: str) -> EventRow:
     Custom events may use the same field names with other types.
     """
     try:
-        said = _OBJECTS.decode(payload)
+        fields = _OBJECTS.decode(payload)
     except msgspec.DecodeError:  # ingest refuses invalid JSON, but rows of other origin may have it
         return EventRow()
     kept: dict[str, Any] = {}
-    for name, raw in said.items():
+    for name, raw in fields.items():
         field = _FIELDS.get(name)
         if field is None or bytes(raw) == b"null":
             continue

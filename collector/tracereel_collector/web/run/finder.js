@@ -105,7 +105,7 @@ export class Finder {
     this.hits = this.run().steps.map(({ id }) => id).filter((id) => steps.has(id));
     this.onChange();
     this.#count();
-    // A call says it rather than the agent above it, which repeats what its calls say.
+    // The call is preferred to the agent above it, which repeats the text of its calls.
     const { steps: all } = this.run();
     const inner = all.findIndex((step, at) => steps.has(step.id) && !isBelow(all, at, ({ id }) => steps.has(id)));
     if (go && inner >= 0) this.#open(this.hits.indexOf(all[inner].id));
@@ -128,7 +128,7 @@ export class Finder {
 
   nextError(by) {
     const { steps } = this.run();
-    // The step that failed first is told from those above it, which fail because of it.
+    // The step that failed first is distinguished from those above it, which fail because of it.
     const isFailed = (step) => FAILED.has(step.status);
     const failed = steps.filter((step, at) => isFailed(step) && !isBelow(steps, at, isFailed));
     if (!failed.length) return;
