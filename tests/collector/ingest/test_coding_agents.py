@@ -128,9 +128,7 @@ def test_the_same_request_makes_the_same_spans_and_keeps_its_records():
 
 
 def test_spans_are_made_of_redacted_records():
-    redacting = OtlpCheck(
-        why_no_event=lambda *_: None, redactor=Redactor(CollectorRegistry())
-    )
+    redacting = OtlpCheck(why_no_event=lambda *_: None, redactor=Redactor(CollectorRegistry()))
     text = "mail to jane.doe@example.com"
     data = logs(coding_agents.claude_code(START, text=text)).SerializeToString()
 
