@@ -149,7 +149,8 @@ class Collector:
         names.start()
         self._started.callback(names.stop, timeout=1.0)
 
-        own_name, members = "", ("",)
+        own_name = ""
+        members: tuple[str, ...] = ("",)
         if self._group is not None:
             own_name, members = self._group.name, self._group.names
         has_share = own_name in members
