@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the files and report what became of their records."""
+    """Send the files and report how many records are new, known or refused."""
     return with_exit_status(args, lambda: _run(args))
 
 
@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
 
 @dataclass(slots=True)
 class ImportCounts:
-    """What became of records, and the first reasons."""
+    """Counts of records by outcome, and the first reasons."""
 
     new: int = 0
     known: int = 0
