@@ -23,7 +23,8 @@ from tracereel_collector.group.members import Group
 from tracereel_collector.group.peers import LOOK_SECONDS, PeerClient, PeerStates
 from tracereel_collector.http.build import build_api
 from tracereel_collector.http.connections import allow_open_files
-from tracereel_collector.http.dependencies import QUERY_THREADS, DeliveryNotice, Parts
+from tracereel_collector.http.dependencies import QUERY_THREADS, Parts
+from tracereel_collector.http.freshness import DeliveryNotice
 from tracereel_collector.model import Kind
 from tracereel_collector.ops.alerts.watch import Watcher
 from tracereel_collector.ops.alerts.webhook import Webhook
@@ -178,6 +179,7 @@ class Collector:
                 max_records=settings.batch_records,
                 max_bytes=self._batch_bytes(),
                 linger_seconds=settings.linger_seconds,
+                unread_seconds=settings.hold_seconds,
             ),
             metrics=DeliveryMetrics.register(self._registry),
             prepare=prepare,

@@ -38,7 +38,10 @@ _EXPECTED: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     (
         "0 or more",
         lambda value: value >= 0,
-        "rate_records rate_bytes min_free_bytes retention_days tail_readers tail_readers_per_tenant",
+        (
+            "rate_records rate_bytes min_free_bytes retention_days tail_readers"
+            " tail_readers_per_tenant linger_seconds unread_seconds"
+        ),
     ),
     (
         "'on' or 'off'",
@@ -168,6 +171,9 @@ class Settings:
     )
     batch_records: int = _setting(100_000, "Most records in one insert.")
     linger_seconds: float = _setting(1.5, "Longest time a batch waits to fill up.")
+    unread_seconds: float = _setting(
+        8.0, "The same while there are no reads; embedded store only, without a group and alerts."
+    )
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
     tail_readers: int = _setting(100, "Live streams open at once in each worker.")
@@ -220,6 +226,12 @@ class Settings:
         settings = cls(**values)
         settings.check()
         return settings
+
+    @property
+    def hold_seconds(self) -> float:
+        """Time that a batch may wait while there are no reads; none where others read the store too."""
+        has_other_readers = self.store != "embedded" or self.peers or self.alert_webhook
+        return 0.0 if has_other_readers else self.unread_seconds
 
     def check(self) -> None:
         """Raise one `StartupError` that lists all invalid values."""

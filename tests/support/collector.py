@@ -89,6 +89,7 @@ class CollectorProcess:
                 "TRACEREEL_GRPC_PORT": str(self.grpc_port or "off"),
                 # Tests wait for their data, so batches need not.
                 "TRACEREEL_LINGER_SECONDS": "0.25",
+                "TRACEREEL_UNREAD_SECONDS": "0",
                 **self.environ,
             },
             text=True,

@@ -33,6 +33,10 @@ log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0
 IDLE_SECONDS = 0.5
+READ_SECONDS = 30.0
+"""Time after the last read for which records are stored soon after their arrival."""
+WORTHY_BYTES = 8 * 1024 * 1024
+"""Bytes that are worth an insert although there are no reads."""
 REFUSALS = 2
 REFUSALS_ALONE = 20
 """Retries for a single record when memory is short: about twenty seconds."""
@@ -50,11 +54,13 @@ OnBatch = Callable[[Batch, int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """Size limits of a batch, and the linger time."""
+    """Size limits of a batch, and how long it may wait to fill up."""
 
     max_records: int
     max_bytes: int
     linger_seconds: float
+    unread_seconds: float = 0.0
+    """Further time that it may wait while there are no reads."""
 
     def bytes_of(self, kind: Kind) -> int:
         """Return the byte limit of a kind. The engine needs several times an OTLP request's size."""
@@ -128,12 +134,23 @@ class DeliveryWorker:
                 return
             wait = pace.wait_seconds(time.perf_counter())
             self._queue.wait_for_bytes(kind, limits.bytes_of(kind), timeout=wait)
+            self._wait_while_unread(kind)
         with self._writing() as may_write:
             sealed = time.perf_counter()
             if may_write and (batch := self._next_batch(kind)) is not None:
                 self._deliver(batch)
                 more_waits = self._queue.wait_for_bytes(kind, 1, timeout=0.0) > 0
                 pace.batch_ended(batch.records, sealed=sealed, more_waits=more_waits)
+
+    def _wait_while_unread(self, kind: Kind) -> None:
+        """Collect more while there are no reads: an insert of few records costs as much as one of many."""
+        ends = time.monotonic() + self._limits.unread_seconds
+        while (left := ends - time.monotonic()) > 0 and not self._stop.is_set():
+            if self._queue.is_hurried(kind) or self._queue.was_awaited(within_seconds=READ_SECONDS):
+                return
+            wait = min(left, IDLE_SECONDS)
+            if self._queue.wait_for_bytes(kind, WORTHY_BYTES, timeout=wait) >= WORTHY_BYTES:
+                return
 
     def settle(self) -> None:
         """Deliver all sealed batches in this thread, so that none has an unknown state."""

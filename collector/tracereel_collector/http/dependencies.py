@@ -20,6 +20,7 @@ from tracereel_collector.deliver.deletion import Deletion
 from tracereel_collector.deliver.deletion_queues import GroupQueues, OwnQueue
 from tracereel_collector.group.peers import PeerClient, PeerStates
 from tracereel_collector.http.connections import ConnectionLimits
+from tracereel_collector.http.freshness import DeliveryNotice, StoreReads
 from tracereel_collector.ingest.accept import Accept
 from tracereel_collector.ingest.body import BodyReader
 from tracereel_collector.ingest.otlp_mend import OtlpLimits
@@ -66,37 +67,6 @@ MAX_PLAYBACKS: Final = 64
 QUERY_THREADS: Final = 8
 QUERY_WAIT_SECONDS: Final = 60.0
 """Longest wait for a free query thread."""
-
-
-class DeliveryNotice:
-    """Wakes up requests that wait for delivery."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """Loop of the waiting requests; None before the first."""
-        self._changed = asyncio.Event()
-
-    def notify(self) -> None:
-        """Wake up the waiting requests; safe from any thread, even after the loop has ended."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    async def wait_until(self, predicate: Callable[[], bool], *, timeout: float) -> bool:  # noqa: ASYNC109
-        """Wait for a condition, checked after every delivery; return whether it came true in time."""
-        self._loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(timeout):
-                while True:
-                    changed = self._changed
-                    if await asyncio.to_thread(predicate):
-                        return True
-                    await changed.wait()
-        except TimeoutError:
-            return False
 
 
 class QueryThreads:
@@ -177,6 +147,7 @@ class Parts:
         self.jaeger_url = settings.jaeger_url
         self.gate, self.queue, self.clock, self.shares = gate, queue, clock, shares
         self.delivered, self.observer = delivered, observer
+        self.reads = StoreReads(queue, delivered, is_held=settings.hold_seconds > 0)
         self.peers, self.peer_states = peers, peer_states
         self.replicas = replicas
         self.store_answers, self.store_state = store.ping, store_state

@@ -79,6 +79,8 @@ class ScopedRoute(APIRoute):
             request.scope[REQUEST_OF] = caller.tenant
             if self.scope is not KeyScope.WRITE and self.path.startswith(OURS):
                 self._refuse_unknown(request.query_params)
+            if self.scope is KeyScope.READ:
+                await parts.reads.begin()
             response = await (handler if request.scope["query_string"] else bare)(request)
             return AdmittedStream(response, admit) if is_stream(response) else response
 

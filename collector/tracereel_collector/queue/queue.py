@@ -86,6 +86,7 @@ class DurableQueue:
         self._appender = Appender(self._steady, refuse_foreign_users=refuse_foreign_users)
         self._sleepers = Sleepers()
         self._hurried: set[Kind] = set()
+        self._awaited_at = time.monotonic()
         self._forgotten_at = 0.0
         self._trouble: str | None = None
         self.damaged_files: list[Path] = []
@@ -234,14 +235,25 @@ class DurableQueue:
         if self._ring is not None:
             self._ring({kind}, hurry=True)
             return
+        self._awaited_at = time.monotonic()
         self._hurried.add(kind)
         self._sleepers.look()
 
     def note_appends(self, hurried: set[Kind]) -> None:
         """Read the held bytes after another process appended, and hurry some kinds."""
         self._admission.look()
+        if hurried:
+            self._awaited_at = time.monotonic()
         self._hurried.update(hurried)
         self._sleepers.look()
+
+    def is_hurried(self, kind: Kind) -> bool:
+        """Return whether the next batch of a kind is not to wait for more bytes."""
+        return kind in self._hurried
+
+    def was_awaited(self, *, within_seconds: float) -> bool:
+        """Return whether anything was hurried lately, or the queue has just been opened."""
+        return time.monotonic() - self._awaited_at < within_seconds
 
     def has_open_batch(self, kind: Kind) -> bool:
         """Return whether a sealed batch waits for delivery or for a retry."""

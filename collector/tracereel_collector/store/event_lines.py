@@ -9,12 +9,12 @@ and the line stays whole, as it does if the run is not named before the marker.
 from typing import Final
 
 MARKER: Final = ',"content_bytes":'
-# The functions below run on every line; on an empty one they cost nothing.
-_LINE: Final = f"if(position(line, '{MARKER}') > 0, line, '')"
-_AT: Final = f"position({_LINE}, '{MARKER}')"
-_COMMA: Final = f"position({_LINE}, ',', toUInt64({_AT} + {len(MARKER)}))"
-_HEAD: Final = f"concat(left({_LINE}, {_COMMA} - 1), '}}')"
-_CONTENT: Final = f"concat('{{', substring({_LINE}, {_COMMA} + 1))"
+_COLUMNS: Final = f"""position(line, '{MARKER}') AS marker_at,
+        -- The functions below run on every line; on an empty one they cost nothing.
+        if(marker_at > 0, line, '') AS split_line,
+        position(split_line, ',', toUInt64(marker_at + {len(MARKER)})) AS comma_at,"""
+_HEAD: Final = "concat(left(split_line, comma_at - 1), '}')"
+_CONTENT: Final = "concat('{', substring(split_line, comma_at + 1))"
 _TIME: Final = "ifNull(parseDateTime64BestEffortOrNull(upper(t.timestamp), 9, 'UTC'), ingested_at)"
 _GIVEN: Final = "reinterpretAsUInt64(reverse(unhex(t.hlc)))"
 # A clock more than a day ahead of the arrival is not followed: it would sort last for ever.
@@ -25,7 +25,8 @@ _CLOCK: Final = (
 
 FRAGMENTS: Final = {
     "has_content": f"position(body, '{MARKER}') > 0",
-    "is_split": f"""({_AT} > 0 AND {_COMMA} > {_AT}
+    "split_columns": _COLUMNS,
+    "is_split": f"""(marker_at > 0 AND comma_at > marker_at
         AND JSONExtractString({_HEAD}, 'trace_id') != '' AND isValidJSON({_CONTENT}))""",
     "split_head": _HEAD,
     "split_content": _CONTENT,

@@ -1,6 +1,8 @@
 """Delivery on a real queue and engine: exactly once, even after a crash."""
 
 import json
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -45,21 +47,29 @@ def append(queue, lines, kind=Kind.EVENTS):
     return queue.append(body).result(10)
 
 
-def deliver(queue, store, kind=Kind.EVENTS):
-    """Run a worker until no body of a kind is queued."""
+@contextmanager
+def delivery(queue, store, **limits):
+    """Run a worker."""
+    given = {"max_records": 1_000, "max_bytes": 1 << 20, "linger_seconds": 0.0, **limits}
     worker = DeliveryWorker(
         queue,
         store,
-        BatchLimits(max_records=1_000, max_bytes=1 << 20, linger_seconds=0.0),
+        BatchLimits(**given),
         metrics=DeliveryMetrics.register(CollectorRegistry()),
         prepare=lambda: None,
         on_delivered=lambda: None,
     )
     worker.start()
     try:
-        wait_until(lambda: not queue.has_open_batch(kind) and queue.pending_bytes == 0, timeout=120)
+        yield worker
     finally:
         worker.stop(timeout=10)
+
+
+def deliver(queue, store, kind=Kind.EVENTS):
+    """Run a worker until no body of a kind is queued."""
+    with delivery(queue, store):
+        wait_until(lambda: not queue.has_open_batch(kind) and queue.pending_bytes == 0, timeout=120)
     return {name: value for (name, of), value in queue.counters().items() if of == kind}
 
 
@@ -79,6 +89,69 @@ def test_an_insert_that_landed_before_a_crash_is_not_stored_again(store, open_qu
 
     assert stored(store) == len(EXAMPLES)
     assert (counted["appended"], counted["stored"]) == (8, 8)
+
+
+class Inserts:
+    """Store that notes its inserts."""
+
+    def __init__(self, store):
+        self._store = store
+        self.bodies = []
+        self.began = threading.Event()
+
+    def insert(self, kind, bodies, *, token):
+        self._store.insert(kind, bodies, token=token)
+        self.bodies.append(len(bodies))
+        self.began.set()
+
+    def missing(self, kind, bodies):
+        return self._store.missing(kind, bodies)
+
+
+def test_unread_records_wait_until_they_are_hurried(store, open_queue, monkeypatch):
+    monkeypatch.setattr("tracereel_collector.deliver.worker.READ_SECONDS", 0.0)
+    queue, inserts = open_queue(), Inserts(store)
+    with delivery(queue, inserts, unread_seconds=3600):
+        append(queue, [EVENT % b"e0"])
+        assert not inserts.began.wait(1.0)
+        append(queue, [EVENT % b"e1"])
+        queue.hurry(Kind.EVENTS)
+        wait_until(lambda: queue.pending_bytes == 0, timeout=60)
+
+    assert inserts.bodies == [2]
+    assert stored(store) == 2
+
+
+def test_unread_records_are_stored_after_a_time(store, open_queue, monkeypatch):
+    monkeypatch.setattr("tracereel_collector.deliver.worker.READ_SECONDS", 0.0)
+    queue = open_queue()
+    with delivery(queue, store, unread_seconds=0.6):
+        append(queue, [EVENT % b"e0"])
+        wait_until(lambda: queue.pending_bytes == 0, timeout=60)
+
+    assert stored(store) == 1
+
+
+def test_many_unread_records_do_not_wait(store, open_queue, monkeypatch):
+    monkeypatch.setattr("tracereel_collector.deliver.worker.READ_SECONDS", 0.0)
+    monkeypatch.setattr("tracereel_collector.deliver.worker.WORTHY_BYTES", 200)
+    queue = open_queue()
+    with delivery(queue, store, unread_seconds=3600):
+        append(queue, [EVENT % f"e{number}".encode() for number in range(5)])
+        wait_until(lambda: queue.pending_bytes == 0, timeout=60)
+
+    assert stored(store) == 5
+
+
+def test_records_do_not_wait_while_there_are_reads(store, open_queue):
+    queue = open_queue()
+    queue.hurry(Kind.EVENTS)
+    with delivery(queue, store, unread_seconds=3600):
+        for number in range(2):
+            append(queue, [EVENT % f"e{number}".encode()])
+            wait_until(lambda: queue.pending_bytes == 0, timeout=60)
+
+    assert stored(store) == 2
 
 
 def test_bodies_after_a_sealed_batch_are_delivered(store, open_queue):

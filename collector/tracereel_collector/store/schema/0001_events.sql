@@ -136,6 +136,7 @@ FROM
         fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS ingested_at,
         line,
         position,
+        $split_columns
         JSONExtract(line, 'Tuple(
             event_id String, event_type String, event_version String, timestamp String, hlc String,
             trace_id String, otel_trace_id String, parent_trace_id String,
@@ -206,6 +207,7 @@ FROM
         first_sequence_number + position - 1 AS sequence_number,
         fromUnixTimestamp64Nano(toInt64(received_unix_nano), 'UTC') AS ingested_at,
         line,
+        $split_columns
         JSONExtract(line, 'Tuple(
             event_id String, event_type String, timestamp String, hlc String,
             trace_id String, span_id String, session_id String)') AS t
