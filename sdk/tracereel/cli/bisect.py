@@ -67,6 +67,7 @@ def _show(found: Bisected, *, as_json: bool) -> None:
         print_json(
             {
                 "commit": found.commit,
+                "subject": found.subject,
                 "verdict": verdict.verdict,
                 "cause": msgspec.to_builtins(verdict.cause),
                 "unknown": list(found.unknown),
@@ -76,6 +77,7 @@ def _show(found: Bisected, *, as_json: bool) -> None:
         )
         return
     print(f"{found.commit} is the first commit with which the run is {verdict.verdict}")
+    print(clean(found.subject))
     if found.unknown:
         print(f"or one of {len(found.unknown)} before it, which are inconclusive")
     print(f"{clean(str(verdict.cause))}, after {found.replays} replays")

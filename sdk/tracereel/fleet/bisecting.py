@@ -22,6 +22,8 @@ class Bisected:
 
     commit: str
     """First commit with another verdict."""
+    subject: str
+    """First line of its message."""
     verdict: RunVerdict
     unknown: tuple[str, ...]
     """Commits before it whose replay is inconclusive; one of them may be the first."""
@@ -55,10 +57,15 @@ def bisect(
         else:
             bad = at
     if good == 0 and (found := replayed(commits[0])).verdict != "same":
-        raise BisectError(f"the run is {found.verdict} with the good revision {commits[0][:12]}")
+        raise BisectError(_said(found, "good", commits[0]))
     if (found := replayed(commits[bad])).verdict in ("same", "inconclusive"):
-        raise BisectError(f"the run is {found.verdict} with the bad revision {commits[bad][:12]}")
+        raise BisectError(_said(found, "bad", commits[bad]))
     return commits[bad], tuple(commits[good + 1 : bad])
+
+
+def _said(found: RunVerdict, end: str, commit: str) -> str:
+    why = f": {found.cause}" if found.causes else ""
+    return f"the run is {found.verdict} with the {end} revision {commit[:12]}{why}"
 
 
 def first_change(
@@ -83,4 +90,5 @@ def first_change(
             return found[commit]
 
         commit, unknown = bisect(commits, replayed)
-    return Bisected(commit, found[commit], unknown, len(found))
+        subject = revisions.subject(commit)
+    return Bisected(commit, subject, found[commit], unknown, len(found))

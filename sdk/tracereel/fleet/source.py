@@ -80,6 +80,10 @@ class Revisions:
         named = f"{revision}^{{commit}}"
         return _git(self._folder, "rev-parse", "--verify", "--end-of-options", named)
 
+    def subject(self, commit: str) -> str:
+        """Return the first line of a commit's message."""
+        return _git(self._folder, "log", "-1", "--format=%s", commit)[:200]
+
     def between(self, good: str, bad: str) -> list[str]:
         """Return the commits from one revision to a later one, with both, merges as one step.
 

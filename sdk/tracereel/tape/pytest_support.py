@@ -16,8 +16,9 @@ from tracereel.tape import header
 from tracereel.tape.divergence import DivergenceError
 from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.export import redacted, relisted
-from tracereel.tape.format import load, parse
+from tracereel.tape.format import TapeError, load, parse
 from tracereel.tape.null_recorder import QuietRecorder
+from tracereel.tape.recorded_tools import check_tools
 from tracereel.tape.recording import Recordings
 from tracereel.tape.replaying import STOPPED, Replaying, hosts_of, replay
 
@@ -85,6 +86,7 @@ class Updating:
         self.report = _NoReport()
 
     def __enter__(self) -> Self:
+        self._check_tools(loaded=False)
         recorder = QuietRecorder.made(content=True)
         settings = header.TapeSettings(recorder, "all", 1.0, None, parts=self._parts)
         recorder.tape = _GuardedRecordings(settings, self._path.name, self.allowed)
@@ -107,7 +109,18 @@ class Updating:
     def call(self, function: Callable[..., Any] | None = None) -> Any:
         """Call the entry point with the arguments of the old tape."""
         target = function if function is not None else entry_point(self.original)
+        self._check_tools(loaded=True)
         return Replaying.run_with(target, bound(target, Replaying.entry_arguments(self.original)))
+
+    def _check_tools(self, *, loaded: bool) -> None:
+        """Refuse tools that the guard no longer knows, because their decorators are gone."""
+        tools = [call for call in self.original.calls.values() if call.kind == "tool"]
+        risky = {call.name for call in tools if changes_something("tool", call.effect)}
+        harmless = {call.name for call in tools} - risky
+        try:
+            check_tools(self.original, loaded=loaded, allowed=self.allowed | harmless)
+        except TapeError as error:
+            raise TapeError(f"{error}, or allow it by name in the marker (allow=[…])") from None
 
 
 class _GuardedRecordings(Recordings):

@@ -1,6 +1,7 @@
 """`tracereel bisect`: the first commit with which a run is replayed differently."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,11 +91,16 @@ def test_the_commit_and_the_line_are_named(desk: Desk, runs: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["commit"], found["verdict"], found["unknown"]) == (commits[4], "changed", [])
+    assert found["subject"] == "commit 4"
     assert found["cause"]["place"] == "desk / seller / find_order"
     assert found["cause"]["code"].endswith(" in seller")
     assert found["cause"]["code"].startswith("desk.py:")
     assert found["replays"] <= 4
 
+    assert re.search(r"\n +at desk\.py:\d+ in seller\n", found["report"]), found["report"]
+    unclear = bisected("--good", commits[0], "--bad", commits[2])
+    assert unclear.returncode == 1
+    assert "the run is same with the bad revision" in unclear.stderr
     wrong = bisected("--good", "main", "--bad", commits[0])
     assert (wrong.returncode, "is not before" in wrong.stderr) == (2, True)
     assert git(tmp_path, "worktree", "list").count("\n") == 1
