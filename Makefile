@@ -78,6 +78,7 @@ replay-corpus: .venv/.dev ## record and re-execute a corpus of agents with many 
 	SAFETY_FULL=1 $(BIN)/python -m pytest tests/sdk/tape/test_process_guard.py
 	BISECT_FULL=1 $(BIN)/python -m pytest tests/sdk/fleet/test_bisect_corpus.py
 	MUTATION_PASSES=20 $(BIN)/python -m pytest tests/sdk/tape/test_mutated_programs.py
+	MUTATION_PASSES=2 $(BIN)/python -m pytest tests/sdk/tape/test_mutated_corpus.py
 	$(BIN)/python -m tests.replay_corpus --seeds $(or $(SEEDS),50)
 
 clean: ## remove the environment and the demo's data

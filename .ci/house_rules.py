@@ -5,8 +5,10 @@ Every rule prints its violations; the exit code is 1 if there are any.
 
 import ast
 import asyncio
+import io
 import re
 import sys
+import tokenize
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,12 +21,27 @@ OWN_PACKAGES = ("tracereel", "tracereel_collector")
 MAX_LINES = 500
 MAX_SCRIPT_COLUMNS = 120
 BANNED = re.compile(
-    r"\b(told|anew|nobody|somebody|whoever|everybody|anybody|nought|is said|are said)\b",
+    r"\b(told|tells?|heard|hears?|anew|nobody|somebody|whoever|everybody|anybody|nought"
+    r"|(?:is|are|was|were) said|what (?:came|comes|became|becomes) of)\b",
     re.IGNORECASE,
 )
 """Words that are not plain; docs/glossary.md lists the ones to use."""
+PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/*.md",
+    "docs/sdk/*.md",
+    "docs/start/*.md",
+)
+QUOTING_PAGES = ("docs/moves.md", "docs/seeds.md")
+"""Pages with old names, or words of the founding documents."""
+SCRIPT_COMMENT = re.compile(r"^\s*(?://|/?\*|--).*|\s//\s.*")
+"""Comment in a line of JavaScript, CSS or SQL."""
 COMPAT = re.compile(r"/_?(gevent_|third_party_)?compat\.py$")
 """Modules that may use private names of third parties."""
+PUBLIC_UNDERSCORES = ("_getframe", "_exit", "_asdict", "_replace", "_fields")
+"""Documented names of the standard library."""
 LAZY = {
     "sdk/tracereel/_pytest_plugin.py": "pytest loads the plugin in every test run of every user",
     "sdk/tracereel/_export/span_exporter.py": "requests is loaded with the first foreign span only",
@@ -102,8 +119,12 @@ def repeated_class_names(modules: list[Module]) -> Problems:
 
 
 def banned_words(modules: list[Module]) -> Problems:
-    """Find words in docstrings that are not plain."""
+    """Find words in docstrings and comments that are not plain."""
     for module in modules:
+        for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+            if token.type == tokenize.COMMENT:
+                for word in BANNED.findall(token.string):
+                    yield f"{module.name}:{token.start[0]}: {word!r} in a comment"
         for node in ast.walk(module.tree):
             is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             if is_text and isinstance(node.value.value, str):
@@ -119,6 +140,25 @@ def banned_words_in_tests(_: list[Module]) -> Problems:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for word in BANNED.findall(node.name.replace("_", " ")):
                     yield f"{module.at(node)}: {word!r} in a test name"
+
+
+def banned_words_in_scripts_and_pages(_: list[Module]) -> Problems:
+    """Find words in comments of other languages and in the documentation that are not plain."""
+    scripts = [
+        file
+        for pattern in ("*.js", "*.css", "*.sql")
+        for file in (ROOT / "collector").rglob(pattern)
+        if file not in VENDORED
+    ]
+    pages = [file for pattern in PAGES for file in ROOT.glob(pattern)]
+    for file in sorted(scripts + pages):
+        name = file.relative_to(ROOT).as_posix()
+        if name in QUOTING_PAGES:
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            text = line if file in pages else "".join(SCRIPT_COMMENT.findall(line))
+            for word in BANNED.findall(text):
+                yield f"{name}:{number}: {word!r} is not plain"
 
 
 def function_level_imports(modules: list[Module]) -> Problems:
@@ -145,6 +185,35 @@ def private_names_of_third_parties(modules: list[Module]) -> Problems:
                 private = any(part.startswith("_") and not part.endswith("__") for part in rest)
                 if package not in OWN_PACKAGES and private:
                     yield f"{module.at(node)}: {name} is private"
+
+
+def private_attributes_of_third_parties(modules: list[Module]) -> Problems:
+    """Find uses of private attributes that no class or module of ours defines."""
+    own = set(PUBLIC_UNDERSCORES)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            own.update(_defined(node))
+    for module in modules:
+        if COMPAT.search("/" + module.name):
+            continue
+        for node in ast.walk(module.tree):
+            name = _accessed(node) or ""
+            if name.startswith("_") and not name.endswith("__") and name not in own:
+                yield f"{module.at(node)}: {name} is private"
+
+
+def _defined(node: ast.AST) -> list[str]:
+    """Return the names that a statement or expression defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return [name]
+        case ast.Assign(targets=[ast.Name(id="__slots__")], value=ast.Tuple(elts=names)):
+            return [str(each.value) for each in names if isinstance(each, ast.Constant)]
+        case ast.alias(name=name, asname=other):
+            return [*name.split("."), other or name]
+    return []
 
 
 def private_names_of_asyncio(modules: list[Module]) -> Problems:
@@ -219,8 +288,10 @@ RULES = (
     repeated_class_names,
     banned_words,
     banned_words_in_tests,
+    banned_words_in_scripts_and_pages,
     function_level_imports,
     private_names_of_third_parties,
+    private_attributes_of_third_parties,
     private_names_of_asyncio,
     line_budget,
 )

@@ -149,16 +149,22 @@ class Collector:
         names.start()
         self._started.callback(names.stop, timeout=1.0)
 
-        members = self._group.names if self._group is not None else ()
+        own_name = ""
+        members: tuple[str, ...] = ("",)
+        if self._group is not None:
+            own_name, members = self._group.name, self._group.names
+        has_share = own_name in members
         settling = SettlingWorker(
             store,
             self._writers,
             metrics=SettlingMetrics.register(self._registry),
-            member=members.index(self._group.name) if self._group is not None else 0,
-            members=len(members) or 1,
+            member=members.index(own_name) if has_share else 0,
+            members=len(members),
         )
-        settling.start()
-        self._started.callback(settling.stop, timeout=settings.stop_seconds)
+        # A member that leaves the group has no share: the others settle what it delivers.
+        if has_share:
+            settling.start()
+            self._started.callback(settling.stop, timeout=settings.stop_seconds)
 
         def delivered() -> None:
             names.note_delivery()
@@ -215,7 +221,7 @@ class Collector:
 
     def wake_delivery(self, data: bytes) -> None:
         """Wake up delivery after a worker appended to the queue."""
-        self._queue.heard(hurried(data))
+        self._queue.note_appends(hurried(data))
 
     def _join_core(self, link: Link) -> None:
         """Connect a worker to the queue and the store of the parent process."""

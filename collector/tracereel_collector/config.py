@@ -113,29 +113,33 @@ class Settings:
     rate_records: float = _setting(0.0, "Most records a key may send per second; 0 is no limit.")
     rate_bytes: float = _setting(0.0, "Most bytes a key may send per second; 0 is no limit.")
     tenant_share: float = _setting(
-        0.5, "Most that one tenant may hold of what is shared, if several have keys; up to 1."
+        0.5, "Largest share of limits that one tenant may use, if several have keys; up to 1."
     )
     session_owners: str = _setting(
         "flag", "`flag` marks events of other users in an owned session; `refuse` rejects them."
     )
     redact: str = _setting("off", "`on` hides secrets and personal data before they are kept.")
 
-    forward_to: str = _setting("", "OTLP/HTTP endpoint that everything received goes on to; none.")
+    forward_to: str = _setting(
+        "", "OTLP/HTTP endpoint that everything received is forwarded to; none."
+    )
     forward_headers: str = _setting("", "`name=value` pairs for it, separated by commas.")
-    forward_signals: str = _setting("traces,logs,metrics", "What goes on to it.")
+    forward_signals: str = _setting("traces,logs,metrics", "Signals that are forwarded.")
     forward_events: str = _setting("on", "`on` also forwards the spans that our events carry.")
     forward_queue_bytes: int = _setting(64 * MIB, "Most bytes that wait to be forwarded.")
     forward_seconds: float = _setting(10.0, "Longest time for one request to it.")
-    forward_age_seconds: float = _setting(300.0, "How long it is tried before a body is dropped.")
+    forward_age_seconds: float = _setting(
+        300.0, "How long forwarding is retried before a body is dropped."
+    )
 
-    jaeger_url: str = _setting("", "Jaeger whose pages a run on our page leads to; none.")
+    jaeger_url: str = _setting("", "Jaeger that runs on our page link to; none.")
 
     self_to: str = _setting(
         "", "OTLP/HTTP endpoint for the collector's own spans and log lines; none."
     )
     self_headers: str = _setting("", "`name=value` pairs for it, separated by commas.")
-    self_signals: str = _setting("traces,logs", "What goes to it.")
-    self_share: float = _setting(1.0, "Share of requests and batches that make a span.")
+    self_signals: str = _setting("traces,logs", "Signals that are sent to it.")
+    self_share: float = _setting(1.0, "Share of requests and batches that are traced.")
     self_queue: int = _setting(4096, "Most own spans and log lines that wait to be sent.")
 
     max_body_bytes: int = _setting(64 * MIB, "Largest request body, after decompression.")
@@ -149,11 +153,11 @@ class Settings:
     )
     max_inflight_bytes: int = _setting(
         256 * MIB,
-        "Request bodies held in memory at once; as much again for what large ones become.",
+        "Request bodies held in memory at once; as much again for decoding large ones.",
     )
     max_pending_bytes: int = _setting(4096 * MIB, "Undelivered bytes in the queue before 429.")
 
-    min_free_bytes: int = _setting(256 * MIB, "Free disk below which nothing is taken (503).")
+    min_free_bytes: int = _setting(256 * MIB, "Free disk below which requests are refused (503).")
     max_connections: int = _setting(1000, "Open connections; idle ones give way to new ones.")
     header_seconds: float = _setting(10.0, "Longest time for the headers of a request.")
     body_seconds: float = _setting(30.0, "Time for a body, plus a second per 128 KiB of it.")
@@ -167,23 +171,23 @@ class Settings:
     retain_seconds: float = _setting(30.0, "How long delivered bodies stay in the queue.")
 
     tail_readers: int = _setting(100, "Live streams open at once in each worker.")
-    tail_readers_per_tenant: int = _setting(20, "The same of one tenant.")
+    tail_readers_per_tenant: int = _setting(20, "Live streams of one tenant in each worker.")
     tail_beat_seconds: float = _setting(10.0, "Longest silence on a live stream.")
 
     alert_webhook: str = _setting("", "Address that alerts are posted to; none.")
-    alert_seconds: float = _setting(15.0, "How often it is looked for.")
+    alert_seconds: float = _setting(15.0, "Interval of the checks for alerts.")
 
     retention_days: int = _setting(
         0, "Days that rows of tenants without a rule are kept; 0 is for ever."
     )
-    retention_seconds: float = _setting(60.0, "How often it is looked whether some are too old.")
+    retention_seconds: float = _setting(60.0, "Interval of the checks for expired rows.")
 
-    price_file: str = _setting("", "CSV of model prices that go before the built-in ones.")
+    price_file: str = _setting("", "CSV of model prices that override the built-in ones.")
     query_seconds: float = _setting(30.0, "Longest time a query may take.")
     query_memory_bytes: int = _setting(2048 * MIB, "Most memory one query may use.")
     engine_memory_bytes: int = _setting(
         0,
-        "Most memory of the embedded store; 0 is half of what machine or container has.",
+        "Most memory of the embedded store; 0 is half of that of machine or container.",
     )
     stop_seconds: float = _setting(15.0, "Longest orderly stop before parts are killed.")
 

@@ -190,7 +190,7 @@ class RetentionMetrics(MetricGroup):
 
 
 class SettlingMetrics(MetricGroup):
-    """Metrics of traces whose calls are counted once, whatever spans tell of them."""
+    """Metrics of settling, by which each call is counted once."""
 
     traces: Counter = _counter(
         "settled_traces_total",

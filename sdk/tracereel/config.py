@@ -219,7 +219,7 @@ class Config:
     compression: str = _row(
         "auto",
         _compression,
-        "`zstd`, `gzip`, `none`, or `auto`: nothing to a collector on this machine, else zstd if the"
+        "`zstd`, `gzip`, `none`, or `auto`: `none` to a collector on this machine, else zstd if the"
         " package zstandard is installed (`tracereel[zstd]`), else gzip.",
     )
     result_fields: tuple[tuple[str, tuple[str, ...]], ...] = _row(
@@ -239,7 +239,7 @@ class Config:
         "Share of the traces that are recorded, 0 to 1; those with failures always are.",
     )
     sample_keep_cost_usd: float = _row(
-        1.0, _cost, "A trace that costs as much as this is recorded whatever the sampling says."
+        1.0, _cost, "A trace that costs as much as this is recorded without regard to sampling."
     )
     other_spans: bool = _row(
         True,

@@ -208,8 +208,10 @@ class Decision:
 
     def candidates(self, result: object) -> object:
         """Return the candidates that were set, else those of the result."""
-        said = self._fields.get("candidates")
-        return said if said is not None else safe_access.attributes(result, _READ).get("candidates")
+        given = self._fields.get("candidates")
+        return (
+            given if given is not None else safe_access.attributes(result, _READ).get("candidates")
+        )
 
     def close(self, result: object = None) -> None:
         """Record the decision with its result."""

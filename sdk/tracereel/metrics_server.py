@@ -83,6 +83,6 @@ def _listen(port: int, addr: str, registry: CollectorRegistry) -> MetricsServer:
 def _warn(message: str) -> None:
     """Log a warning, or write it to standard error if the program has no logging."""
     if has_handlers(guard.log):
-        guard.say(logging.WARNING, "%s", message)
+        guard.log_message(logging.WARNING, "%s", message)
     else:
         write_to_stderr(message)

@@ -238,14 +238,14 @@ def current_identity() -> RemoteIdentity:
     execution, remote = _context.current_execution(), remote_identity.remote_identity()
     if execution is None:
         return remote or RemoteIdentity()
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "trace_id": execution.trace_id,
         "request_id": execution.request_id,
     }
     for name in ("session_id", "user_id"):
         value = getattr(execution, name, None) or getattr(execution.trace, name, None)
-        said[name] = value or getattr(remote, name, None)
-    return remote_identity.identity_of(said)
+        fields[name] = value or getattr(remote, name, None)
+    return remote_identity.identity_of(fields)
 
 
 def _headers(carrier: object, *, identity: bool) -> dict[str, str]:

@@ -103,7 +103,7 @@ class Shown:
         self._spans = self._content_spans()
 
     def _content_spans(self):
-        statement = query("step_span").replace("AND SpanId = {span_id:String}", "")
+        statement = query("step_spans").replace("AND SpanId IN {span_ids:Array(String)}", "")
         rows = read_rows(
             self.store,
             statement.replace("LIMIT 1", "LIMIT 1 BY TraceId, SpanId"),

@@ -1,12 +1,15 @@
 """What the collector shows of recordings of real clients, against reviewed values."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from tests.clients import fields
 from tests.support.engine_store import store_of_its_own
 
+DOCS = Path(__file__).parents[2] / "docs"
 REVIEWED = json.loads(fields.FIELDS.read_text(encoding="utf-8"))
 ANTHROPIC = ("both-anthropic", "genai-anthropic", "logfire-anthropic", "openinference-anthropic")
 STREAMS_OUTSIDE = (
@@ -54,7 +57,7 @@ def test_a_tool_has_arguments_and_result_or_is_not_sent(client):
 
 
 @pytest.mark.parametrize("client", fields.CLIENTS)
-def test_a_failed_call_has_its_reason_and_no_run_goes_on_for_ever(client):
+def test_a_failed_call_has_its_reason_and_every_run_ends(client):
     said = REVIEWED[client]
 
     assert any("429" in each or "slow down" in each or "Error" in each for each in said["error"])
@@ -62,7 +65,7 @@ def test_a_failed_call_has_its_reason_and_no_run_goes_on_for_ever(client):
 
 
 @pytest.mark.parametrize("client", fields.CLIENTS)
-def test_list_page_and_sql_say_the_same_calls_tokens_cost_and_errors(client):
+def test_list_page_and_sql_agree_on_calls_tokens_cost_and_errors(client):
     for each in REVIEWED[client]["totals"]:
         calls, tokens, cost, errors = each["list"]
         assert each["page"] == [tokens, cost, errors]
@@ -85,3 +88,17 @@ def test_an_agent_has_the_model_calls_below_it(client):
         tokens -= 150
 
     assert sum(of_agent for _, _, of_agent in REVIEWED[client]["agents"]) == tokens
+
+
+def test_every_recorded_client_has_a_quick_start_page():
+    pages = " ".join(page.read_text("utf-8") for page in (DOCS / "start").glob("*.md"))
+
+    named = set(re.findall(r"`([a-z0-9-]+)`", pages))
+    assert [each for each in fields.CLIENTS if each not in named and "both-" not in each] == []
+
+
+def test_every_quick_start_page_is_linked_from_the_readme():
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+
+    names = [f"docs/start/{page.name}" for page in (DOCS / "start").glob("*.md")]
+    assert [name for name in names if name not in readme] == []

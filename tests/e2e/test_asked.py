@@ -80,7 +80,7 @@ def test_a_session_of_spans_has_them_as_texts(collector, talked):
     assert turns[1]["prompt"] == f"Why {session[4:12]} 2?"
 
 
-def test_a_budgeted_read_has_what_was_said(collector, talked):
+def test_a_budgeted_read_has_the_messages(collector, talked):
     session, ids = talked
     document = http("GET", f"{collector.url}/v1/traces/{ids[1]}?budget_bytes=2000").json()
 
@@ -114,7 +114,7 @@ def test_a_budgeted_read_of_events_has_the_last_message_and_no_summary(collector
 
 
 def test_commands_show_them(collector, talked):
-    session, _ = talked
+    session, ids = talked
 
     def tracereel(*words):
         command = [sys.executable, "-m", "tracereel", *words, "--endpoint", collector.url]
@@ -133,6 +133,9 @@ def test_commands_show_them(collector, talked):
     row = next(line for line in tracereel("sessions").splitlines() if session in line)
     assert f"Why {session[4:12]} 2?" in row
     assert "Because of <b>2</b>." in row
+    shown = tracereel("trace", ids[1]).splitlines()
+    assert f"asked     Why {session[4:12]} 2?" in shown
+    assert "answered  Because of <b>2</b>." in shown
 
 
 def test_the_lists_of_the_page_show_them(visit, talked):

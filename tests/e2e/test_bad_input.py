@@ -21,7 +21,7 @@ def post(collector, body, **headers):
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "reason"),
     [
         (b"", 400, "the body is empty"),
         (b"   ", 400, "the body is empty"),
@@ -45,12 +45,12 @@ def post(collector, body, **headers):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_bad_body_is_refused_with_a_reason(collector, body, status, said):
+def test_a_bad_body_is_refused_with_a_reason(collector, body, status, reason):
     answer = post(collector, body)
 
     assert answer.status == status
     error = answer.json()["error"]
-    assert said in error["message"]
+    assert reason in error["message"]
     assert set(error) == {"code", "message", "hint"}
 
 

@@ -76,11 +76,11 @@ def test_doctor_accepts_a_key_that_may_send(site):
     assert "refused" in key["detail"]
 
 
-@pytest.mark.parametrize(("scope", "said"), [("read", "HTTP 403"), ("unknown", "HTTP 401")])
-def test_ship_says_that_the_key_was_refused(site, scope, said):
+@pytest.mark.parametrize(("scope", "message"), [("read", "HTTP 403"), ("unknown", "HTTP 401")])
+def test_ship_reports_a_refused_key(site, scope, message):
     site.leave(scope, 2)
     done = site.run(scope, "ship", "--timeout", "100")
     assert done.returncode == 1
-    assert f"refused the key: {said}" in done.stderr
+    assert f"refused the key: {message}" in done.stderr
     assert "--api-key" in done.stderr
     assert "tracereel serve" not in done.stderr

@@ -250,7 +250,7 @@ def test_export_is_complete_and_reports_progress(client, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["events.parquet"]
 
 
-def test_coroutines_ask_side_by_side(asked):
+def test_coroutines_send_requests_concurrently(asked):
     async def ask():
         async with AsyncClient(asked.url, asked.key) as client:
             traces = await asyncio.gather(*(client.trace(f"trc_client_{n}") for n in range(3)))
@@ -437,7 +437,7 @@ def test_a_run_is_played_and_shown_at_a_moment_in_the_terminal(asked):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "text"),
     [
         (("trace", "trc_client_unknown"), 1, "no events of trace"),
         (
@@ -454,9 +454,9 @@ def test_a_run_is_played_and_shown_at_a_moment_in_the_terminal(asked):
         (("traces", "--endpoint", "http://127.0.0.1:9"), 2, "start one with"),
     ],
 )
-def test_command_errors_are_one_line_on_stderr(asked, words, status, said):
+def test_command_errors_are_one_line_on_stderr(asked, words, status, text):
     refused = command(asked, *words)
 
     assert refused.returncode == status
-    assert said in refused.stderr
+    assert text in refused.stderr
     assert refused.stdout == ""

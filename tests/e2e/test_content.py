@@ -202,7 +202,7 @@ def test_events_without_spans_have_content_by_event_id(collector, trace_id):
     assert shown(found["output"]) == [("assistant", ["hi"])]
 
 
-def test_large_content_that_is_stored_apart_is_whole_and_says_what_was_cut(collector, trace_id):
+def test_large_content_that_is_stored_apart_is_whole_and_marks_cuts(collector, trace_id):
     text = "All happy families are alike. " * 2_000
     removed = {"role": "tracereel", "content": "", "removed_messages": 5, "removed_bytes": 99}
     large = {"input_messages": [*ASKED, removed, {"role": "user", "content": text}]}

@@ -23,6 +23,7 @@ OPERATIONS = {"/healthz", "/readyz", "/readyz/query", "/metrics"}
 """Routes for probes and Prometheus; they contain no tenant data."""
 PARAMETERS = {
     **dict.fromkeys(("trace_id", "a", "b", "step_id", "session_id", "user_id"), "none"),
+    "fleet_id": "none",
     **dict.fromkeys(("name", "service"), "none"),
     "entry_id": "999",
     "key_id": "0123456789ab",

@@ -136,7 +136,7 @@ def test_metrics_are_openmetrics_when_asked_with_the_same_names(client):
     assert {name for name in samples[1] if not name.endswith("_created")} <= samples[0]
 
 
-def test_the_grpc_server_says_that_it_serves_without_a_key(guarded):
+def test_grpc_health_is_serving_without_a_key(guarded):
     with grpc.insecure_channel(f"127.0.0.1:{guarded.grpc_port}") as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         watch = channel.unary_stream("/grpc.health.v1.Health/Watch")

@@ -79,7 +79,7 @@ def test_everything_received_is_forwarded_with_the_configured_headers(forwarding
     assert "secret-of-jaeger" not in "\n".join(forwarding.output)
 
 
-def test_spans_that_our_events_carry_go_on_too(forwarding, sink):
+def test_spans_of_our_events_are_forwarded_too(forwarding, sink):
     whole = {
         **example("agent.execution.failed"),
         "event_id": new_id(),
@@ -191,15 +191,15 @@ def test_ingest_continues_while_the_forward_target_is_down(new_collector):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "printed"),
     [
         ("TRACEREEL_FORWARD_TO", "ftp://x", "expected http://host:port"),
         ("TRACEREEL_FORWARD_TO", "http://127.0.0.1:{port}", "is this collector itself"),
     ],
 )
-def test_invalid_forward_target_is_a_startup_error(new_collector, name, value, said):
+def test_invalid_forward_target_is_a_startup_error(new_collector, name, value, printed):
     port = free_port()
     collector = new_collector(port=port, environ={name: value.format(port=port)}).start(wait=False)
 
     assert collector.process.wait(60) == 2
-    wait_until(lambda: said in "\n".join(collector.output))
+    wait_until(lambda: printed in "\n".join(collector.output))

@@ -184,7 +184,7 @@ def test_heartbeats_and_scores_are_relayed_like_events(group):
     assert [each["id"] for each in scores] == ["one-score"]
 
 
-def test_the_counters_of_the_group_say_what_was_sent(group):
+def test_the_counters_of_the_group_match_what_was_sent(group):
     before = conserved_group(group)
     for number, each in enumerate([*group, *group]):
         each.post_events(numbered("counted", "counted", range(1 + number * 5, 6 + number * 5)))

@@ -50,7 +50,7 @@ def test_keys_and_sessions_hold_on_every_member(group):
     for each in group:
         assert http("GET", f"{each.url}/v1/traces", headers=cookie).status == 401
 
-    # A member that is away is named, and hears of it when it returns.
+    # A member that is away is named, and learns of it when it returns.
     b.kill()
     other = http("POST", f"{a.url}/v1/keys", b"{}", {"x-api-key": admin}).json()
     assert other["not_reached"] == ["b"]

@@ -45,7 +45,7 @@ def test_a_member_is_added_and_another_removed_under_load(group):
     group["b"].stop()
     group["b"].start()
     group.await_active("abc")
-    # The new owner knows what was stored before, whoever that is.
+    # The new owner, whichever member it is, knows what was stored before.
     for each in group:
         again = each.post_events(sent).json()
         assert (again["accepted"], again["duplicates"]) == (0, 10)

@@ -15,7 +15,7 @@ def group(tmp_path):
     made.close()
 
 
-def test_members_know_each_other_and_say_what_is_wrong(group):
+def test_members_know_each_other_and_report_problems(group):
     group["b"].environ["TRACEREEL_PEERS"] += ",c=http://127.0.0.1:9"
     group.start()
     wait_until(lambda: group.peer_states("a") == {"b": "other_members"})

@@ -28,7 +28,7 @@ def group(tmp_path_factory):
     made.close()
 
 
-def test_every_worker_of_every_member_takes_what_any_other_took_once(group):
+def test_events_count_once_whichever_worker_and_member_takes_them(group):
     emitter = emitter_of("b", group, "workers")
     events = numbered("workers", emitter, range(1, 6))
     answers = [each.post_events(events).json() for _ in range(AGAIN) for each in group]

@@ -278,6 +278,7 @@ def commands(siege):
         yield ["diff", trace_id, siege.runs["html"], *at]
         yield ["score", "tone", "good", "--run", trace_id, *at]
         yield ["bisect", trace_id, "--good", "HEAD", *at]
+        yield ["verify", "--failing", trace_id, *at]
         if "\x00" not in attack and not attack.startswith("-"):
             yield ["agents", attack, *at]
             yield ["sessions", attack, *at]

@@ -329,7 +329,7 @@ def test_an_otlp_document_is_shown_without_being_stored(site):
     assert site.get("/api/traces/83a9efd15c1c98a977e0711cc93ee28b").status == 404
 
 
-def test_answers_are_indented_for_those_who_ask(site):
+def test_pretty_print_indents_the_response(site):
     assert b'\n    "data": ' in site.get("/api/services", prettyPrint="true").body
     assert b"\n" not in site.get("/api/services", prettyPrint="false").body
 

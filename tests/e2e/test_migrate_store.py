@@ -105,11 +105,11 @@ def test_interrupted_migration_resumes_and_copies_every_row_once(
     interrupted = 0
     while (result := migrate(embedded, to, TRACEREEL_CRASH_AT="partition_copied:4"))[0] == CRASHED:
         interrupted += 1
-    status, said, errors = result
+    status, message, errors = result
 
-    assert (status, errors) == (0, ""), said
+    assert (status, errors) == (0, ""), message
     assert interrupted > 1
-    assert "the same there as here" in said
+    assert "the same there as here" in message
     with Supervisor(EngineSettings(store_dir=embedded / "store")) as here:
         original = clickhouse_connect.get_client(
             host=here.host, port=here.port, username="u", password=here.secret, database="tracereel"
@@ -148,9 +148,9 @@ def test_repeated_migration_only_compares_rows(embedded, database):
     assert migrate(embedded, to)[0] == 0
     before = contents(client, "agent_events")
 
-    status, said, _ = migrate(embedded, to)
+    status, message, _ = migrate(embedded, to)
     assert status == 0
-    assert "the same there as here" in said
+    assert "the same there as here" in message
     assert contents(client, "agent_events") == before
 
     client.command("TRUNCATE TABLE store_copies")
@@ -170,17 +170,17 @@ def test_a_store_that_is_being_served_is_not_copied(collector, database):
 
 
 @pytest.mark.parametrize(
-    ("to", "said"),
+    ("to", "message"),
     [
         ("ftp://host/db", "expected clickhouse[s]://"),
         ("http://127.0.0.1:9/db", "the store does not answer"),
     ],
 )
-def test_invalid_migration_target_is_an_error(embedded, to, said):
+def test_invalid_migration_target_is_an_error(embedded, to, message):
     status, _, errors = migrate(embedded, to)
 
     assert status == 2
-    assert said in errors
+    assert message in errors
 
 
 def drop(dsn):
@@ -220,10 +220,10 @@ def test_copy_into_clickhouse_has_every_row(request, embedded, target):
     status, _, errors = migrate(embedded, to, TRACEREEL_CRASH_AT="partition_copied:4")
     assert status == CRASHED, errors
 
-    status, said, errors = migrate(embedded, to)
+    status, message, errors = migrate(embedded, to)
 
-    assert (status, errors) == (0, ""), said
-    assert "the same there as here" in said
+    assert (status, errors) == (0, ""), message
+    assert "the same there as here" in message
     client = clickhouse_connect.get_client(dsn=to)
     with Supervisor(EngineSettings(store_dir=embedded / "store")) as here:
         original = clickhouse_connect.get_client(

@@ -236,7 +236,7 @@ def test_the_clients_own_address_is_what_counts(guarded):
         wait_until(lambda: b'"peer":"127.0.0.9"' in audit.read_bytes().replace(b": ", b":"))
 
 
-def test_headers_that_do_not_end_are_given_up(guarded):
+def test_headers_that_do_not_end_time_out(guarded):
     before = guarded.metric("tracereel_connections_ended_total", reason="header_time")
     frames = http2.PREFACE + http2.frame(http2.SETTINGS, 0)
     frames += http2.frame(http2.HEADERS, 1, http2.call_headers(TRACES.encode()))

@@ -122,12 +122,41 @@ shapes()
 """
 
 
+MANY = """
+import sys
+import tracereel
+from tracereel.resilience import fallback
+
+tracereel.configure()
+
+
+@tracereel.traced_agent("backup")
+def backup():
+    return 1
+
+
+@fallback(backup)
+@tracereel.traced_agent("primary")
+def work():
+    raise OSError("gone")
+
+
+@tracereel.traced_pipeline("many", trace_id=sys.argv[1])
+def many():
+    for _ in range(int(sys.argv[2])):
+        work()
+
+
+many()
+"""
+
+
 @pytest.fixture(scope="module")
 def document(collector, tmp_path_factory):
     return recorded(PROGRAM, collector, tmp_path_factory)
 
 
-def recorded(program, collector, tmp_path_factory, *, decisions=0):
+def recorded(program, collector, tmp_path_factory, *, times=0):
     """Run a program and return the replay of its run."""
     trace_id = f"trc_{uuid.uuid4().hex}"
     spool = tmp_path_factory.mktemp("spool")
@@ -138,7 +167,7 @@ def recorded(program, collector, tmp_path_factory, *, decisions=0):
         "TRACEREEL_SPOOL_DIR": str(spool),
     }
     done = subprocess.run(
-        [sys.executable, "-c", program, trace_id, str(decisions)],
+        [sys.executable, "-c", program, trace_id, str(times)],
         env=environ,
         capture_output=True,
         text=True,
@@ -220,7 +249,7 @@ def test_the_pipelines_own_event_has_the_counts_that_are_read_back(collector, tm
 def test_outcomes_of_a_run_that_is_read_in_pages_are_those_of_the_whole_run(
     collector, tmp_path_factory
 ):
-    document = recorded(SHAPES, collector, tmp_path_factory, decisions=1_100)
+    document = recorded(SHAPES, collector, tmp_path_factory, times=1_100)
     whole = {each["details"]["event_id"]: each["details"] for each in document["timeline"]}
     paged, place = {}, ""
     while place is not None:
@@ -232,3 +261,15 @@ def test_outcomes_of_a_run_that_is_read_in_pages_are_those_of_the_whole_run(
     assert paged == whole
     assert {each.get("retry_successful") for each in paged.values()} == {None, True, False}
     assert {each.get("fallback_successful") for each in paged.values()} == {None, True, False}
+
+
+def test_outcomes_of_a_page_with_very_many_attempts_are_filled_in(collector, tmp_path_factory):
+    """All of them are known to events of the page itself."""
+    trace_id = recorded(MANY, collector, tmp_path_factory, times=800)["trace_id"]
+
+    page = collector.replay(f"{trace_id}?limit=5000").json()
+
+    assert page["summary"]["in_short"] is True
+    failed = details(page, "agent.execution.failed")
+    assert len(failed) == 800
+    assert {each["fallback_successful"] for each in failed} == {True}

@@ -1,12 +1,14 @@
 """The page for everyone: axe finds nothing wrong in any view, light and dark, wide and narrow."""
 
 import json
+import uuid
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS
 from tests.support.collector import http
+from tests.support.stored_fleets import fleet_events
 from tests.support.vendored import AXE
 
 expect.set_options(timeout=PATIENCE_MS)
@@ -27,6 +29,8 @@ def views(collector, seeded):
     run, other = seeded[1]["trace_id"], seeded[0]["trace_id"]
     score = {"trace_id": run, "name": "correct", "value": True}
     http("POST", f"{collector.url}/v1/scores?wait=stored&timeout=60", json.dumps(score).encode())
+    fleet = f"fleet_{uuid.uuid4().hex}"
+    assert collector.post_events(fleet_events(fleet)).status == 200
     return {
         "#/runs?pipeline=travel_desk&live=off": ".runlist tbody a.what",
         "#/runs?pipeline=travel_desk&live=off&q=lima": ".passage mark",
@@ -37,6 +41,9 @@ def views(collector, seeded):
         "#/agent/planner": ".plot",
         "#/sessions": ".grid tbody tr",
         "#/session/session_0": ".turn",
+        "#/fleets": ".fleets tbody tr",
+        f"#/fleet/{fleet}": ".cause",
+        f"#/fleet/{fleet}?run=one": ".fleet-pair",
         "#/collector": ".flow-box",
     }
 

@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
+import uuid
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.collector.store.dialects.handwritten import request
 from tests.support.browser import PATIENCE_MS, ended, started
 from tests.support.collector import http
 from tests.support.vendored import AXE
 from tests.support.waiting import wait_until
 
 expect.set_options(timeout=PATIENCE_MS)
+PROTOBUF = {"content-type": "application/x-protobuf"}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,45 @@ def test_another_model_and_other_words_are_changes_of_the_call(collector, runs):
         "text": "Take the first flight to Quito then, please.",
     }
     assert call["fields"]["output"]["b"] == "Booked to Quito."
+
+
+def spans_to(collector, city, answer):
+    """Send a run of another instrumentation: an agent with a tool; return its trace id."""
+    name = uuid.uuid4().hex[:16]
+    call_id = f"call_{uuid.uuid4().hex}"
+    agent = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "desk",
+        "input.value": f"Book to {city}",
+        "output.value": f"{answer} ({call_id})",
+    }
+    tool = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "book",
+        "gen_ai.tool.call.arguments": json.dumps({"city": city, "id": call_id, "seats": 2}),
+        "gen_ai.tool.call.result": "booked",
+    }
+    body = request(name, [agent, tool])
+    assert http("POST", f"{collector.url}/v1/traces?wait=stored", body, PROTOBUF).status == 200
+    return name.encode().hex()
+
+
+def test_tools_and_agents_of_spans_are_compared_by_content(collector, visit):
+    one, same, other = (
+        spans_to(collector, *each)
+        for each in (("Lima", "Booked"), ("Lima", "Booked"), ("Quito", "Sold out"))
+    )
+    wait_until(lambda: "steps" in compared(collector, one, other))
+    assert compared(collector, one, same)["same"] is True
+
+    answer = compared(collector, one, other)
+    agent, tool = sorted(answer["steps"], key=lambda step: step["kind"])
+    assert (agent["kind"], agent["fields"].keys()) == ("agent", {"input", "output"})
+    assert agent["fields"]["input"]["b"] == "Book to Quito"
+    assert tool["fields"].keys() == {"input"}
+    assert tool["fields"]["input"]["keys"]["changed"] == ["city"]
+    page = visit.open(f"#/compare/{one}/{other}")
+    expect(page.locator(".diff-row").filter(has_text="book").last).to_contain_text("input")
 
 
 def test_the_page_marks_words_and_folds_what_is_the_same(visit, runs):

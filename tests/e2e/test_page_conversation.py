@@ -231,7 +231,7 @@ def test_nothing_is_shown_before_it_is_there_whole(visit, collector, trace_id):
     expect(page.get_by_role("button", name="Show all 28,000 characters")).to_be_visible()
 
 
-def test_what_was_cut_says_so_in_its_place(visit, collector, trace_id):
+def test_removed_text_is_marked_in_its_place(visit, collector, trace_id):
     text = "begin …[12345 characters removed]… end"
     page = open_call(visit, collector, trace_id, [{"role": "user", "content": text}])
 

@@ -4,6 +4,7 @@ import json
 import re
 from itertools import groupby
 
+import anthropic
 import openai
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -12,19 +13,22 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from playwright.sync_api import expect
 
-from tests.collector.query.content.conftest import _server, events, registry, standin
+import tracereel
+from tests.collector.query.content.conftest import _server, standin
 from tests.collector.query.content.recorded import HERE
 from tests.collector.query.content.test_same_conversation import RECORDED
-from tests.sdk.clients.reading import LLM
+from tests.e2e.test_sent_is_returned import model_call
 from tests.sdk.clients.standin import Reply
 from tests.support import talk
 from tests.support.browser import PATIENCE_MS
 from tests.support.collector import http
 from tests.support.waiting import wait_until
+from tracereel._core import recorder as _recorder
+from tracereel.integrations import anthropic as anthropic_integration
 from tracereel.integrations import openai as openai_integration
 from tracereel.integrations.langchain import TracereelHandler
 
-__all__ = ["_server", "events", "registry", "standin"]
+__all__ = ["_server", "standin"]
 expect.set_options(timeout=PATIENCE_MS)
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 UNFOLD = """() => {
@@ -32,6 +36,7 @@ UNFOLD = """() => {
   for (const each of closed) each.open = true;
   return closed.length;
 }"""
+THOUGHTS = (talk.THOUGHT, talk.LAST_THOUGHT)
 MARKUP = re.compile(r"\n(?:\d+\. )?|^\d+\. |\||```\w*|\(https?:[^)]*\)")
 """Where rendered text has other characters, or none: lists, tables, code blocks, addresses."""
 
@@ -70,8 +75,9 @@ def read(visit, collector, trace_id, step_id):
     return roles, page.locator(".conversation").text_content(), page
 
 
-def is_conversation(roles, text):
+def is_conversation(roles, text, *, thoughts=()):
     """Assert that all of it is there: in order, under its role, and not as JSON."""
+    assert [thought for thought in thoughts if thought not in text] == []
     turns = [(role, said) for role, *said in talk.expected() if role != "tool"]
     assert [role for role, _ in groupby(roles)] == [
         role for role, _ in groupby(turns, lambda t: t[0])
@@ -99,38 +105,73 @@ def test_a_recorded_dialect_is_read_as_a_conversation(visit, collector, recordin
 
     roles, text, page = read(visit, collector, trace_id, step_id)
 
-    is_conversation(roles, text)
+    thinking = RECORDED[recording, span].get("thinking", False)
+    is_conversation(roles, text, thoughts=THOUGHTS if thinking else ())
     if RECORDED[recording, span].get("image", True):
         expect(page.locator(".conversation img")).to_have_count(1)
 
 
-def read_events(visit, collector, events):
-    """Send what the SDK recorded and read its model call."""
-    (call,) = events.get_events(LLM)
-    # Recorders of one process use the same numbers: the second one's events would be duplicates.
-    sent = [{**each, "emitter_id": f"{call['trace_id']}-emitter"} for each in events.events]
-    assert collector.post_events(sent).json()["accepted"] == len(sent)
-    return read(visit, collector, call["trace_id"], call["span_id"])
+@pytest.fixture
+def recording(collector, tmp_path):
+    """Record with the reasoning of models, of which only the size is recorded by default."""
+    before = _recorder._active
+    tracereel.configure(
+        endpoint=collector.url, spool_dir=tmp_path, store_thinking=True, event_logs="off"
+    )
+    yield
+    tracereel.shutdown()
+    _recorder._active = before
 
 
-def test_a_wrapped_clients_call_is_read_as_a_conversation(visit, collector, standin, events):
+@pytest.mark.parametrize("source", ["openai", "anthropic", "langchain"])
+def test_a_call_that_the_sdk_records_is_read_as_a_conversation(
+    visit, collector, standin, recording, source
+):
+    with tracereel.traced_agent("around"):
+        trace_id = tracereel.current_execution().trace_id
+        {"openai": by_openai, "anthropic": by_anthropic, "langchain": by_langchain}[source](standin)
+    assert tracereel.flush(60).dropped == 0
+
+    roles, text, page = read(visit, collector, trace_id, model_call(collector, trace_id))
+
+    # LangChain leaves out what OpenAI's API has not: the reasoning of the answer.
+    is_conversation(roles, text, thoughts=THOUGHTS[: 1 if source == "langchain" else 2])
+    expect(page.locator(".conversation img")).to_have_count(1)
+
+
+def by_openai(standin):
     client = openai_integration.wrap(openai.OpenAI(api_key="k", base_url=f"{standin.url}/v1"))
     standin.will(Reply(answer=talk.answer_of_chat()))
     with client:
         client.chat.completions.create(model="m", messages=talk.chat(), tools=talk.chat_tools())
 
-    roles, text, page = read_events(visit, collector, events)
 
-    is_conversation(roles, text)
-    expect(page.locator(".conversation img")).to_have_count(1)
+def by_anthropic(standin):
+    standin.will(Reply(answer=talk.answer_of_anthropic()))
+    with anthropic.Anthropic(api_key="k", base_url=standin.url) as client:
+        anthropic_integration.wrap(client).messages.create(
+            model="m", max_tokens=100, system=talk.SYSTEM, messages=talk.anthropic()
+        )
 
 
-def test_a_call_of_langchain_is_read_as_a_conversation(visit, collector, standin, events):
+def by_langchain(standin):
     model = ChatOpenAI(model="m", api_key="k", base_url=f"{standin.url}/v1")
     standin.will(Reply(answer=talk.answer_of_chat()))
     model.invoke(talk.langchain(), config={"callbacks": [TracereelHandler()]})
 
-    roles, text, page = read_events(visit, collector, events)
 
-    is_conversation(roles, text)
-    expect(page.locator(".conversation img")).to_have_count(1)
+@pytest.mark.parametrize("recording", ["genai-openai", "otel-openai-events", "openllmetry-openai"])
+def test_a_call_is_found_by_its_words_in_list_and_run(visit, collector, recording):
+    spans = send(collector, recording)
+    traces = {trace for trace, _ in spans.values()}
+    query = f"{collector.url}/v1/traces?q=summarise+please&limit=500"
+
+    def found():
+        return {each["trace_id"] for each in http("GET", query).json()["traces"]} & traces
+
+    trace_id = wait_until(found, timeout=60, message="it is not found").pop()
+    page = visit.open(f"#/run/{trace_id}?q=summarise+please")
+    expect(page.locator(".step-row.hit")).not_to_have_count(0)
+    expect(page.locator(".conversation .answer .message").first).to_be_visible()
+    marked = "[...(CSS.highlights.get('run-hit') ?? [])].map(range => String(range))"
+    wait_until(lambda: "Summarise" in page.evaluate(marked), timeout=30)

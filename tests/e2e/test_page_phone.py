@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import PATIENCE_MS, ended, started, tool
+from tests.support.stored_fleets import fleet_events
 
 expect.set_options(timeout=PATIENCE_MS)
 SCREEN = {"width": 390, "height": 844}
@@ -21,6 +22,7 @@ MANY = 3000
 @pytest.fixture
 def phone(visits, collector, seeded):
     """Return a tab on a phone, whose scrollbars take no space."""
+    assert collector.post_events(fleet_events("fleet_of_phones")).status == 200
     visit = visits(collector, is_mobile=True, has_touch=True)
     visit.page.set_viewport_size(SCREEN)
     return visit
@@ -35,6 +37,8 @@ VIEWS = {
     "agent": ("#/agent/pricing_agent", ".plot"),
     "sessions": ("#/sessions", ".sessions tbody tr"),
     "session": ("#/session/session_0", ".turn"),
+    "fleets": ("#/fleets", ".fleets tbody tr"),
+    "fleet": ("#/fleet/fleet_of_phones?run=one", ".fleet-pair"),
     "collector": ("#/collector", ".flow-box"),
     "nothing": ("#/run/nobody", ".state"),
 }

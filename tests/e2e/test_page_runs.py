@@ -265,7 +265,7 @@ def test_two_runs_ticked_with_the_mouse_are_compared(visit, seeded):
     assert page.url.endswith(f"#/compare/{ids[0]}/{ids[1]}")
 
 
-def test_what_was_asked_and_answered_is_in_the_list(visit, seeded):
+def test_question_and_answer_are_in_the_list(visit, seeded):
     page = visit.open(f"{DESK}&live=off")
 
     quito = rows(page).filter(has_text="Quito").locator(".prompt")

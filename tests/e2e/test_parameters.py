@@ -34,10 +34,10 @@ def test_unknown_parameter_error_lists_the_known_ones(collector):
     """`since` is a parameter of exports; a search used to ignore it and find every run."""
     answer = http("GET", f"{collector.url}/v1/traces?since=1h")
 
-    said = answer.json()["error"]["message"]
-    assert (answer.status, said[:44]) == (400, "there is no parameter 'since'; expected some")
-    assert ", from, " in said
-    assert ", to, " in said
+    reason = answer.json()["error"]["message"]
+    assert (answer.status, reason[:44]) == (400, "there is no parameter 'since'; expected some")
+    assert ", from, " in reason
+    assert ", to, " in reason
     nothing = http("DELETE", f"{collector.url}/v1/traces/x?dry_run=1").json()["error"]["message"]
     assert nothing == "there is no parameter 'dry_run'; expected none"
 
@@ -49,7 +49,7 @@ def test_third_party_routes_accept_unknown_parameters(collector):
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "reason"),
     [
         *(
             (
@@ -69,11 +69,11 @@ def test_third_party_routes_accept_unknown_parameters(collector):
         ("export?since=1h&until=2h", "until: '2h' is not after since: '1h'"),
     ],
 )
-def test_empty_range_is_refused_with_both_ends(collector, query, said):
+def test_empty_range_is_refused_with_both_ends(collector, query, reason):
     answer = http("GET", f"{collector.url}/v1/{query}")
 
     assert answer.status == 400, answer.body
-    assert f"Invalid filter: {said}" in answer.json()["error"]["message"]
+    assert f"Invalid filter: {reason}" in answer.json()["error"]["message"]
 
 
 def test_range_of_one_value_is_valid(collector):

@@ -113,7 +113,7 @@ def test_all_views_of_a_recorded_run_agree(collector, recorded, kind):
     assert_agreed(collector, row)
 
 
-def test_a_session_says_of_its_runs_what_the_list_says(collector, recorded):
+def test_a_session_and_the_list_agree_on_runs(collector, recorded):
     name, rows = recorded
     session = f"conversation-{name}"
     document = read(collector, f"/v1/sessions/{session}")

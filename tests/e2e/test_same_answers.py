@@ -19,7 +19,7 @@ ALWAYS = "from=1970-01-01T00:00:00Z&to=2027-01-01T00:00:00Z"
 SINCE = "since=1970-01-01T00:00:00Z"
 JAEGER = "start_time_min=1970-01-01T00:00:00Z&start_time_max=2100-01-01T00:00:00Z"
 OWN = {"ingested_at", "IngestedAt", "last_event_at", "last_heartbeat_at", "updated_at"}
-"""Fields that tell when the collector received or answered something."""
+"""Fields with times of receipt or answer."""
 ELSEWHERE = {
     "/v1/tail": "reads the queue, not the store",
     "/v1/keys": "keys.sqlite",
@@ -95,7 +95,7 @@ def other(addresses, bodies, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def requests(embedded):
-    """Return paths to ask for, by route template."""
+    """Return paths to request, by route template."""
 
     def read(path):
         answer = http("GET", embedded.url + path)
@@ -140,9 +140,14 @@ def requests(embedded):
         "/v1/agents/{name}": [
             f"/v1/agents/{quote(each['agent'], safe='')}?{ALWAYS}" for each in agents
         ],
+        "/v1/unread-attributes": ["/v1/unread-attributes"],
         "/v1/emitters": ["/v1/emitters", "/v1/emitters?state=ended"],
         "/v1/scores": ["/v1/scores", "/v1/scores?name=helpful&min=1"],
         "/v1/scores/averages": ["/v1/scores/averages"],
+        "/v1/fleets": ["/v1/fleets", "/v1/fleets?limit=1"],
+        "/v1/fleets/{fleet_id}": [
+            f"/v1/fleets/{each['fleet_id']}" for each in read("/v1/fleets")["fleets"]
+        ],
         "/v1/retention": ["/v1/retention"],
         "/v1/quarantine": ["/v1/quarantine"],
         "/v1/export": [

@@ -152,7 +152,87 @@ def span_events(messages, answer):
     return {"gen_ai.operation.name": "chat", "events": [*asked, ("gen_ai.choice", choice)]}
 
 
-DIALECTS = (gen_ai, openinference, openllmetry, langfuse, span_events)
+def openinference_whole(messages, answer):
+    return {
+        "openinference.span.kind": "LLM",
+        "input.value": json.dumps({"model": "m", "messages": messages}),
+        "output.value": json.dumps({"choices": [{"index": 0, "message": answer}]}),
+    }
+
+
+def vercel(messages, answer):
+    sent = [each | {"content": [{"type": "text", "text": each["content"]}]} for each in messages]
+    return {
+        "ai.operationId": "ai.generateText.doGenerate",
+        "ai.prompt.messages": json.dumps(sent, ensure_ascii=False),
+        "ai.response.text": answer["content"],
+    }
+
+
+def logfire(messages, answer):
+    return {
+        "gen_ai.request.model": "m",
+        "request_data": json.dumps({"model": "m", "messages": messages}),
+        "response_data": json.dumps({"message": answer}),
+    }
+
+
+def listed_events(messages, answer):
+    asked = [each | {"event.name": f"gen_ai.{each['role']}.message"} for each in messages]
+    choice = {"event.name": "gen_ai.choice", "index": 0, "message": answer}
+    return {"gen_ai.operation.name": "chat", "all_messages_events": json.dumps([*asked, choice])}
+
+
+def mlflow(messages, answer):
+    return {
+        "mlflow.spanType": "CHAT_MODEL",
+        "mlflow.spanInputs": json.dumps({"messages": messages}),
+        "mlflow.spanOutputs": json.dumps({"choices": [{"message": answer}]}),
+    }
+
+
+def laminar(messages, answer):
+    return {
+        "lmnr.span.type": "LLM",
+        "lmnr.span.input": json.dumps(messages),
+        "lmnr.span.output": json.dumps([answer]),
+    }
+
+
+def langsmith(messages, answer):
+    def made(each):
+        name = {"user": "HumanMessage", "assistant": "AIMessage"}[each["role"]]
+        kind = {"user": "human", "assistant": "ai"}[each["role"]]
+        place = ["langchain", "schema", "messages", name]
+        said = {"content": each["content"], "type": kind}
+        return {"lc": 1, "type": "constructor", "id": place, "kwargs": said}
+
+    said = {"text": answer["content"], "type": "ChatGeneration", "message": made(answer)}
+    return {
+        "langsmith.span.kind": "llm",
+        "gen_ai.prompt": json.dumps({"messages": [[made(each) for each in messages]]}),
+        "gen_ai.completion": json.dumps({"generations": [[said]]}),
+    }
+
+
+def adk(messages, answer):
+    def made(each):
+        role = {"user": "user", "assistant": "model"}[each["role"]]
+        return {"role": role, "parts": [{"text": each["content"]}]}
+
+    asked = {"model": "m", "contents": [made(each) for each in messages]}
+    return {
+        "gen_ai.operation.name": "call_llm",
+        "gen_ai.request.model": "m",
+        "gcp.vertex.agent.llm_request": json.dumps(asked),
+        "gcp.vertex.agent.llm_response": json.dumps({"content": made(answer)}),
+    }
+
+
+DIALECTS = (
+    *(gen_ai, openinference, openinference_whole, openllmetry, langfuse, span_events, vercel),
+    *(logfire, listed_events, mlflow, laminar, langsmith, adk),
+)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["redaction off", "redaction on"])
@@ -267,9 +347,104 @@ def test_a_span_of_any_dialect_is_returned_as_it_was_sent(collector, dialect, se
         assert found == [*wanted, ("assistant", answer)]
 
 
+NAMES = st.from_regex(r"\A[a-z]{1,8}\Z")
+"""Names of arguments; JSON that is text is read as a value, which is why texts stand between signs."""
+
+
+def values(texts):
+    """Return a strategy of the values that JSON has."""
+    numbers = st.integers(-(2**53), 2**53)
+    leaves = st.one_of(st.none(), st.booleans(), numbers, st.builds("<{}>".format, texts))
+    nested = st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+        max_leaves=12,
+    )
+    return st.dictionaries(NAMES, nested, min_size=1, max_size=4)
+
+
+def around_of(kind, given, made):
+    """Call a function of a kind with a value; return its run and step."""
+
+    @{
+        "agent": tracereel.traced_agent("valued"),
+        "pipeline": tracereel.traced_pipeline("valued"),
+        "step": tracereel.traced_step("valued"),
+        "tool": tracereel.traced_tool("valued"),
+    }[kind]
+    def call(given):
+        execution = tracereel.current_execution()
+        places.append((execution.trace_id, execution.span_id))
+        return made
+
+    places = []
+    call(given)
+    return places[0]
+
+
+@pytest.mark.parametrize("kind", ["agent", "pipeline", "step", "tool"])
 @FEW
 @given(data=st.data())
-def test_what_a_streaming_agent_said_is_returned(collector, recording, data):
+def test_values_are_returned_as_they_were_sent(recording, collector, kind, data):
+    texts = WORDS if recording else st.text(max_size=300)
+    sent = data.draw(st.lists(st.tuples(values(texts), values(texts)), min_size=1, max_size=4))
+    if recording:
+        hidden = {"text": f"<{SECRET} {EMAIL}>", "left": True}
+        sent = [(put | {"zz": hidden}, made) for put, made in sent]
+    places = [around_of(kind, *each) for each in sent]
+    assert tracereel.flush(60).dropped == 0
+
+    names = ("arguments", "result") if kind == "tool" else ("input", "output")
+    for (put, made), place in zip(sent, places, strict=True):
+        found = stored_content(collector, *place)
+        asked, answered = (found[name] for name in names)
+        asked = asked["given"]
+        if recording:
+            text = asked.pop("zz")
+            assert (text["left"], text["text"][0]) == (True, "<")
+            assert SECRET not in text["text"]
+            assert EMAIL not in text["text"]
+            put = {name: value for name, value in put.items() if name != "zz"}
+        assert (asked, answered) == (put, made)
+
+
+TOOLS = {
+    "gen_ai": ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
+    "openinference": ("input.value", "output.value"),
+    "openllmetry": ("traceloop.entity.input", "traceloop.entity.output"),
+    "langfuse": ("langfuse.observation.input", "langfuse.observation.output"),
+    "vercel": ("ai.toolCall.args", "ai.toolCall.result"),
+    "mlflow": ("mlflow.spanInputs", "mlflow.spanOutputs"),
+    "laminar": ("lmnr.span.input", "lmnr.span.output"),
+    "adk": ("gcp.vertex.agent.tool_call_args", "gcp.vertex.agent.tool_response"),
+}
+
+
+@pytest.mark.parametrize("dialect", TOOLS)
+@FEW
+@given(
+    sent=st.lists(
+        st.tuples(values(st.text(max_size=300)), values(st.text(max_size=300))),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_tool_of_any_dialect_is_returned_as_it_was_sent(collector, dialect, sent):
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    calls = [about | dict(zip(TOOLS[dialect], map(json.dumps, each), strict=True)) for each in sent]
+    name = uuid.uuid4().hex[:16]
+    body = request(name, calls)
+    assert http("POST", f"{collector.url}/v1/traces", body, PROTOBUF).status == 200
+
+    for number, (put, made) in enumerate(sent, 1):
+        step = number.to_bytes(8, "big").hex()
+        found = stored_content(collector, name.encode().hex(), step)
+        assert (found["arguments"], found["result"]) == (put, made)
+
+
+@FEW
+@given(data=st.data())
+def test_the_output_of_a_streaming_agent_is_returned(collector, recording, data):
     texts = WORDS if recording else st.text(max_size=300)
     talks = data.draw(st.lists(st.tuples(texts, st.lists(texts, max_size=5)), max_size=4))
     runs = []

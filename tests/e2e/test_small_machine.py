@@ -160,8 +160,8 @@ def test_collector_in_a_gibibyte_survives_when_its_engine_is_killed(new_collecto
                     assert "TRACEREEL_ENGINE_MEMORY_BYTES" in ready(collector)["store"]["advice"]
 
             assert survivors_of(collector) == survivors
-            assert said(collector, "engine.memory_above_limit")["limit_bytes"] == GIB
-            assert "TRACEREEL_ENGINE_MEMORY_BYTES" in said(collector, "engine.died")["reason"]
+            assert log_line(collector, "engine.memory_above_limit")["limit_bytes"] == GIB
+            assert "TRACEREEL_ENGINE_MEMORY_BYTES" in log_line(collector, "engine.died")["reason"]
         finally:
             print(*collector.output[-60:], sep="\n")
             collector.stop()
@@ -178,7 +178,7 @@ def survivors_of(collector):
     return {collector.process.pid, *workers}
 
 
-def said(collector, name):
+def log_line(collector, name):
     """Return the first log line with this name."""
     return next(
         json.loads(line) for line in collector.output if line.startswith("{") and name in line
@@ -259,8 +259,8 @@ def test_full_disk_under_load_loses_nothing_and_readiness_has_advice(new_collect
 
                     def is_refusing(refused=refused):
                         disk.fill()  # again: abandoned and delivered bodies free space
-                        said = ready(collector)
-                        return len(large.refused) > refused and said["queue"].get("reason")
+                        readiness = ready(collector)
+                        return len(large.refused) > refused and readiness["queue"].get("reason")
 
                     reason = wait_until(
                         is_refusing, timeout=120, message="the disk did not get full"

@@ -325,6 +325,7 @@ def test_clickhouse_connect_reads_the_store(site):
         )
         assert found.result_rows[0][:2] == ("alphas", "alpha")
         assert client.query_arrow("SELECT count() AS n FROM otel_traces").to_pylist() == [{"n": 1}]
+        assert client.command("SELECT 1", settings={"max_execution_time": 3}) == 1
         with client.query_row_block_stream("SELECT arrayJoin(range(200000)) AS n") as stream:
             assert sum(len(block) for block in stream) == 200_000
         with pytest.raises(clickhouse_connect.driver.exceptions.DatabaseError) as refused:

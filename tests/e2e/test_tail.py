@@ -171,7 +171,7 @@ def test_tail_resumes_after_last_event_id(watched, trace_id):
     assert names == ["2", "3", "4", "5", "6"]
 
 
-def test_silence_is_filled_with_comments_that_move_the_place_to_go_on_from(watched, trace_id):
+def test_silence_is_filled_with_comments_that_move_the_resume_position(watched, trace_id):
     with tail(watched, f"?trace={trace_id}") as stream:
         number = post(watched, [event("trc_unwanted", 1)])
 

@@ -97,7 +97,7 @@ def test_fork_with_a_taken_slot(tapes):
 @pytest.mark.parametrize(
     ("name", "at"), [("appointment", 3), ("orchestrator", 2), ("questions", 2)]
 )
-def test_an_example_goes_on_by_itself_from_a_step(name, at, tapes):
+def test_an_example_is_forked_at_a_step(name, at, tapes):
     """Its model is available again without setup."""
     tape = tapes[name][0]
     with fork(tape, at=at) as run:

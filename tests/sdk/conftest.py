@@ -41,7 +41,7 @@ def _clean_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
     # A global tracer provider would stay for all later tests of the process.
     monkeypatch.setenv("TRACEREEL_SET_TRACER_PROVIDER", "0")
     monkeypatch.setenv("TRACEREEL_SPOOL_DIR", str(tmp_path / "spool"))
-    guard._said.clear()
+    guard._warned.clear()
     before = _recorder._active
     _recorder._active = "unset"
     yield

@@ -1,10 +1,12 @@
 """Conformance with the seeds: one test per row, against the public API."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.seeds.checks import CHECKS, WITH_COLLECTOR
+from tests.seeds.document import document
 from tests.seeds.rows import all_rows, seeds, words
 
 EXPECTED = {"000": 85, "001": 83, "002": 23, "003": 73, "004": 217, "card": 21}
@@ -45,11 +47,19 @@ def test_every_check_is_used_by_a_row():
 
 
 def test_words_of_the_seeds_are_listed_once():
-    listed = [entry["seed"] for entry in words()["word"]]
+    listed = [word for entry in words()["word"] for word in re.findall(r"`(.+?)`", entry["seed"])]
     assert len(listed) == len(set(listed))
+    assert len(listed) > 100
     named = " ".join(listed)
     for word in (
         *("MockEventCollector", "AnthropicAdapter", "BatchAdapterFactory"),
         *("normalizeMessage", "get_events_by_trace"),
     ):
         assert re.search(rf"\b{word}\b", named)
+
+
+def test_words_and_deviations_are_on_the_page_of_the_seeds():
+    page = (Path(__file__).parents[2] / "docs" / "seeds.md").read_text(encoding="utf-8")
+    assert page == document()
+    for entry in words()["word"]:
+        assert f"| {entry['seed']} | {entry['ours']} |" in page

@@ -1,4 +1,4 @@
-"""Several collectors of one group on one store: an engine of its own that speaks ClickHouse's HTTP."""
+"""Several collectors of one group on one store: their own engine with ClickHouse's HTTP interface."""
 
 from collections import Counter
 from pathlib import Path

@@ -67,7 +67,7 @@ def flights(to: str, day: int) -> dict[str, Any]:
 
 @tracereel.traced_agent("desk", version="1.0.0")
 def converse(prompt: str) -> str:
-    """Answer twelve questions; every call has all that was said before."""
+    """Answer twelve questions; every call has all earlier messages."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}]
     for n in range(TURNS):
         messages.append({"role": "user", "content": _question(n, prompt)})

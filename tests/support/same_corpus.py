@@ -17,6 +17,7 @@ from tests.collector.store.dialects import golden
 from tests.support.collector import http
 from tests.support.contract import PRINTED
 from tests.support.ingest_sink import IngestSink
+from tests.support.stored_fleets import fleet_events
 from tests.support.waiting import wait_until
 
 JSON, NDJSON, PROTOBUF = "application/json", "application/x-ndjson", "application/x-protobuf"
@@ -58,6 +59,7 @@ def corpus() -> list[Body]:
         )
     ]
     made.append(Body("/v1/scores", JSON, json.dumps(scores).encode()))
+    made.append(Body("/v1/events", JSON, json.dumps(fleet_events(f"fleet_{name}")).encode()))
     return made
 
 

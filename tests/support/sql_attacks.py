@@ -9,8 +9,8 @@ REFUSED = [
         "SELECT 1; DROP TABLE agent_events",
         "USE default",
     ),
-    *("TRUNCATE TABLE agent_events", "KILL QUERY WHERE 1", "SHOW CREATE TABLE agent_events"),
-    *("EXPLAIN PLAN SELECT 1", "EXPLAIN indexes = 1 SELECT 1", "EXPLAIN ESTIMATE SELECT 1"),
+    *("TRUNCATE TABLE agent_events", "KILL QUERY WHERE 1", "SHOW CREATE TABLE schema_migrations"),
+    *("EXPLAIN PIPELINE SELECT 1", "EXPLAIN indexes = 1 SELECT 1", "EXPLAIN ESTIMATE SELECT 1"),
     *(
         "SHOW PROCESSLIST",
         "SHOW GRANTS",

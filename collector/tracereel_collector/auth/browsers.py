@@ -40,7 +40,7 @@ class PublicUrl:
     trust_forwarded_proto: bool = False
 
     def is_https(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the browser's connection uses TLS, as far as the settings tell."""
+        """Return whether the browser's connection uses TLS, according to the settings."""
         if self.origin.startswith("https:"):
             return True
         if not self.trust_forwarded_proto:

@@ -1,6 +1,6 @@
 """Keys and login sessions on all members of a group: pushed when they change, keys also pulled.
 
-Keys only ever gain a time of revocation, so that members agree in whatever order they hear of changes.
+Keys only ever gain a time of revocation, so that members agree in whatever order changes arrive.
 Each member compares a digest with its peers every few seconds and fetches what differs. Sessions are only
 pushed: a member that was away when one began asks for the key again.
 """

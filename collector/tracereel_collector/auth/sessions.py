@@ -50,7 +50,7 @@ class LoginSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session as the members of a group tell each other; without a key it has ended."""
+    """A session as members of a group exchange it; without a key it has ended."""
 
     digest: bytes
     key_id: str

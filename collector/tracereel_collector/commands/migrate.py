@@ -62,10 +62,10 @@ def _copied(settings: Settings, to: str) -> dict[str, tuple[int, int]]:
         ):
             if (settings.data_dir / QUEUE_FILE).is_file():
                 with progress("delivering what waits in the queue") as shown:
-                    drain(settings, source, tell=lambda left: shown.update(left, None))
+                    drain(settings, source, report=lambda left: shown.update(left, None))
             apply_schema(target)
             with progress("copying") as shown:
-                return StoreCopy(source, target, tell=shown.update).run()
+                return StoreCopy(source, target, report=shown.update).run()
 
 
 COMMAND = command(

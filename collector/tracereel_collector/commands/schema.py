@@ -66,7 +66,7 @@ def _apply(args: argparse.Namespace) -> int:
             cluster=args.cluster,
             one_server=args.one_server,
             nodes=[each for each in args.nodes.split(",") if each],
-            tell=lambda node, what: print(f"{node.address}: {what}", flush=True),
+            report=lambda node, what: print(f"{node.address}: {what}", flush=True),
         )
     print(f"{len(applied)} migrations applied" if applied else "the schema is complete")
     return 0

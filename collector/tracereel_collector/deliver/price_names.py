@@ -10,7 +10,7 @@ EVERY_SECONDS: Final = 1.0
 
 
 class PriceNames:
-    """Periodic thread that asks the store only after something was delivered."""
+    """Periodic thread that queries the store only after a delivery."""
 
     def __init__(self, store: PriceStore) -> None:
         self._store = store

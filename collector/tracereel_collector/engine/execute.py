@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from tracereel_collector.engine.compat import count_statements
 from tracereel_collector.engine.failures import Code, QueryError, engine_errors, syntax_error
 from tracereel_collector.engine.handles import HandlePool
 from tracereel_collector.engine.http_body import RequestBody
@@ -88,9 +89,8 @@ class _SingleStatements:
             if sql in self._known:
                 self._known.move_to_end(sql)
                 return
-        # chDB's parser is only available from a private name; without it, the lexer alone decides.
-        classify = getattr(handle._conn, "classify_query", None)  # noqa: SLF001 - no public API
-        if classify is not None and int(classify(sql)["statement_count"]) > 1:
+        # Without chDB's parser, the lexer alone decides.
+        if count_statements(handle, sql) > 1:
             raise syntax_error(
                 "Syntax error (Multi-statements are not allowed): one per request is accepted."
             )

@@ -121,7 +121,7 @@ class Supervisor:
             if child is not None:
                 child.end(grace=self.settings.stop_seconds + _KILL_MARGIN)
                 self._child = None
-                self._tell("engine.stopped", pid=child.pid, exit_code=child.exit_code)
+                self._notify("engine.stopped", pid=child.pid, exit_code=child.exit_code)
             self._reserve.give_up()
             self._close_listener()
             if self.state != "new":
@@ -155,7 +155,9 @@ class Supervisor:
         if self._listener is None:
             raise EngineStartError("the engine's port is closed")
         child = _Child(
-            self.settings, self._listener, on_line=lambda line: self._tell("engine.said", line=line)
+            self.settings,
+            self._listener,
+            on_line=lambda line: self._notify("engine.output", line=line),
         )
         try:
             problem = child.wait_ready(self.settings.start_seconds, self._stopping)
@@ -165,7 +167,7 @@ class Supervisor:
         if problem is not None:
             child.end(grace=0)
             raise EngineStartError(problem)
-        self._tell("engine.ready", pid=child.pid, host=self.host, port=self.port)
+        self._notify("engine.ready", pid=child.pid, host=self.host, port=self.port)
         return child
 
     def _watch(self) -> None:
@@ -178,7 +180,7 @@ class Supervisor:
             self.state = "restarting"
             child.end(grace=0)
             self.last_error = f"{reason}: {child.last_words}" if child.last_words else reason
-            self._tell("engine.died", pid=child.pid, exit_code=child.exit_code, reason=reason)
+            self._notify("engine.died", pid=child.pid, exit_code=child.exit_code, reason=reason)
             self._keep_reserve()
             if time.monotonic() - since > _STEADY_SECONDS:
                 backoff = self.settings.backoff_first_seconds
@@ -191,7 +193,9 @@ class Supervisor:
                     self._child = self._launch()
                 except (EngineStartError, OSError) as error:
                     self.last_error = str(error)
-                    self._tell("engine.restart_failed", reason=str(error), next_try_seconds=backoff)
+                    self._notify(
+                        "engine.restart_failed", reason=str(error), next_try_seconds=backoff
+                    )
                     continue
                 self.state = "running"
                 break
@@ -204,7 +208,7 @@ class Supervisor:
             if missed >= self.settings.ping_failures:
                 return f"no answer to {missed} health checks"
             if missed and not self._stopping.is_set():
-                self._tell("engine.health_missed", pid=child.pid, missed=missed)
+                self._notify("engine.health_missed", pid=child.pid, missed=missed)
             self._keep_reserve()
         if child.exit_code == -signal.SIGKILL:
             self.advice = KILLED
@@ -232,16 +236,16 @@ class Supervisor:
         """Report a memory setting above the limit. It is still used, since there may be swap."""
         given, usable = self.settings.max_server_memory, usable_memory()
         if given > usable:
-            self._tell(
+            self._notify(
                 "engine.memory_above_limit", memory_bytes=given, limit_bytes=usable, advice=TOO_MUCH
             )
 
     def _keep_reserve(self) -> None:
         """Keep a reserve only under a cgroup limit: machine-wide the kernel waits for its victim."""
         if usable_memory() < machine_memory() and self._reserve.keep():
-            self._tell("engine.memory_reserve_taken", advice=SHORT)
+            self._notify("engine.memory_reserve_taken", advice=SHORT)
 
-    def _tell(self, event: str, **fields: object) -> None:
+    def _notify(self, event: str, **fields: object) -> None:
         if self._on_event is None:
             return
         try:

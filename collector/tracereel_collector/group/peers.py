@@ -1,4 +1,4 @@
-"""Questions to the other members: one request each, all at once, within a time limit."""
+"""Requests to the other members: one each, all at once, within a time limit."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 2.0
 """Interval between two looks at the peers."""
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 AT_ONCE: Final = 4
-"""Questions to one member at the same time; more wait."""
+"""Requests to one member at the same time; more wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class PeerAnswer:
     """0 if no answer arrived."""
     document: Any = None
     failure: str = ""
-    """Reason in words if the member did not do what it was asked; empty if it did."""
+    """Reason in words if the member refused the request; empty if it succeeded."""
 
 
 class PeerClient:
-    """Asks the peers of a group; thread-safe."""
+    """Sends requests to the peers of a group; thread-safe."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -51,7 +51,7 @@ class PeerClient:
         *,
         seconds: float = ASK_SECONDS,
     ) -> list[PeerAnswer]:
-        """Ask every peer and return one answer for each, in the order of their names."""
+        """Send a request to every peer and return the answers, in the order of their names."""
         asked = [
             self._pool.submit(self.ask, peer, method, path, body, seconds=seconds)
             for peer in self.group.peers
@@ -67,7 +67,7 @@ class PeerClient:
         *,
         seconds: float = ASK_SECONDS,
     ) -> PeerAnswer:
-        """Ask one peer; failures are answers too."""
+        """Send a request to one peer; failures are answers too."""
         connection = connect(self.group, peer, seconds=seconds)
         data = None if body is None else json.dumps(body).encode()
         try:
@@ -119,26 +119,26 @@ class PeerStates:
         }
 
     def look(self) -> dict[str, dict[str, Any]]:
-        """Ask every peer who it is; return what those with the same list of members said."""
+        """Request the state of every peer; return that of those with the same list of members."""
         group = self._peers.group
-        found = {}
-        heard = {}
+        states: dict[str, dict[str, Any]] = {}
+        hellos = {}
         for answer in self._peers.ask_all("GET", "/v1/group/hello", seconds=2.0):
-            said = answer.document if isinstance(answer.document, dict) else {}
+            hello = answer.document if isinstance(answer.document, dict) else {}
             if answer.failure:
                 state = {"state": "no_answer", "reason": answer.failure}
-            elif said.get("name") != answer.member:
-                state = {"state": "other_name", "reason": f"its name is {said.get('name')!r}"}
-            elif said.get("list") != group.digest:
-                names = ", ".join(map(str, said.get("members") or ()))
+            elif hello.get("name") != answer.member:
+                state = {"state": "other_name", "reason": f"its name is {hello.get('name')!r}"}
+            elif hello.get("list") != group.digest:
+                names = ", ".join(map(str, hello.get("members") or ()))
                 state = {"state": "other_members", "reason": f"its members are {names}"[:300]}
             else:
-                state = {"state": "ok" if said.get("active") else "waiting"}
-                heard[answer.member] = said
-            found[answer.member] = state
+                state = {"state": "ok" if hello.get("active") else "waiting"}
+                hellos[answer.member] = hello
+            states[answer.member] = state
         with self._lock:
-            self._states = found
-        return heard
+            self._states = states
+        return hellos
 
     def document(self) -> dict[str, dict[str, Any]]:
         """Return the last known state of each peer by name."""

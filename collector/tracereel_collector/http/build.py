@@ -14,6 +14,7 @@ from tracereel_collector.http import (
     clickhouse,
     events,
     export,
+    fleets,
     group,
     health,
     jaeger,
@@ -37,7 +38,7 @@ from tracereel_collector.http.scoped_router import REQUEST_OF, ScopedRoute, desc
 
 _MODULES = (
     *(events, otlp, langfuse, keys, replay, overviews, traces, tail, sql, clickhouse, scores),
-    *(retention, export, quarantine, health, jaeger_v3, jaeger, page),
+    *(fleets, retention, export, quarantine, health, jaeger_v3, jaeger, page),
 )
 ROUTES: Final[tuple[ScopedRoute, ...]] = tuple(
     route for module in _MODULES for route in module.router.routes

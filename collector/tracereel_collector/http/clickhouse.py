@@ -5,7 +5,7 @@ import binascii
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
@@ -15,12 +15,14 @@ from fastapi.responses import Response
 from tracereel_collector.auth import KeyScope
 from tracereel_collector.engine.request import TRANSPORT
 from tracereel_collector.errors import BadRequestError, TooLargeError, UnsupportedError
+from tracereel_collector.http.clickhouse_blocks import blocks
 from tracereel_collector.http.dependencies import body_of, caller_of, parts_of
 from tracereel_collector.http.dependencies import query as run_query
 from tracereel_collector.http.scoped_router import ScopedRouter
 from tracereel_collector.http.streams import HeldStream
 from tracereel_collector.query.user_sql import SqlQuery
 from tracereel_collector.query.user_sql.execute import MAX_SQL_BYTES
+from tracereel_collector.query.user_sql.sent_filters import SETTING
 from tracereel_collector.query.user_sql.statement_text import SqlRefusedError
 from tracereel_collector.store.user_sql import UserSqlResult
 
@@ -51,6 +53,12 @@ _OUTPUT = frozenset(
     output_format_arrow_low_cardinality_as_dictionary output_format_csv_crlf_end_of_line
     """.split()  # noqa: SIM905 - twenty quotes would hide the names
 )
+_NOT_PASSED_ON = frozenset(
+    {SETTING, "limit", "readonly", "result_overflow_mode", "timeout_overflow_mode", "log_queries"}
+    | {"date_time_input_format", "cast_string_to_dynamic_use_inference"}
+)
+"""Settings that are read otherwise, or whose only value is ours."""
+_OFF = frozenset({"0", "false", ""})
 _PASSED_ON = ("X-ClickHouse-Format", "X-ClickHouse-Exception-Tag", "X-ClickHouse-Timezone")
 _TEXT = {"requestBody": {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
@@ -79,6 +87,15 @@ router = ScopedRouter(KeyScope.READ, credentials=with_key)
 async def ping() -> Response:
     """Return `Ok.`, like ClickHouse."""
     return Response("Ok.\n", media_type="text/plain; charset=UTF-8")
+
+
+@router.head("/clickhouse/ping", include_in_schema=False)
+@router.head("/ping", include_in_schema=False)
+@router.head("/clickhouse", include_in_schema=False)
+@router.head("/clickhouse/", include_in_schema=False)
+async def head() -> Response:
+    """Return the headers of an answer; no statement is run."""
+    return Response(media_type="text/plain; charset=UTF-8")
 
 
 @router.get("/clickhouse", summary="Ask in ClickHouse's protocol")
@@ -113,8 +130,12 @@ async def _answer(request: Request, sql: bytes) -> Response:
         or request.headers.get("x-clickhouse-format")
         or "TabSeparated",
         settings=_settings(fields),
+        rows=_whole(fields, "limit") or None,
+        seconds=_whole(fields, "max_execution_time") or None,
+        filters=fields.get(SETTING, "").encode("utf-8", "surrogatepass"),
         whole=fields.get("wait_end_of_query") == "1",
     )
+    is_packed = fields.get("compress", "0") not in _OFF
     async with AsyncExitStack() as held:
         await held.enter_async_context(parts.sql.slot(tenant))
         result, _ = await run_query(
@@ -125,17 +146,21 @@ async def _answer(request: Request, sql: bytes) -> Response:
         headers["X-ClickHouse-Server-Display-Name"] = "tracereel"
         headers["X-ClickHouse-Query-Id"] = str(uuid.uuid4())
         return HeldStream(
-            _chunks(request, result),
+            _chunks(request, result, blocks if is_packed else None),
             held=held.pop_all(),
             media_type=shown.get("Content-Type", "application/octet-stream"),
             headers=headers,
         )
 
 
-async def _chunks(request: Request, result: UserSqlResult) -> AsyncIterator[bytes]:
+async def _chunks(
+    request: Request,
+    result: UserSqlResult,
+    pack: Callable[[Iterable[bytes]], Iterator[bytes]] | None,
+) -> AsyncIterator[bytes]:
     """Yield the response in chunks; stop if the client reads too slowly."""
     ends = time.monotonic() + ANSWER_SECONDS
-    chunks = result.chunks()
+    chunks = result.chunks() if pack is None else pack(result.chunks())
     while chunk := await run_query(request, lambda *_: next(chunks, b"")):
         if time.monotonic() > ends:
             raise TimeoutError("the answer was read too slowly")
@@ -147,15 +172,15 @@ def _settings(fields: Mapping[str, str]) -> dict[str, str]:
 
     Limits are ignored. Other settings are refused, as in ClickHouse's readonly mode.
     """
-    for name in ("compress", "decompress"):
-        if fields.get(name, "0") not in {"0", "false", ""}:
-            raise BadRequestError(
-                f"Code: 48. DB::Exception: {name}=1 is not spoken here;"
-                " use Accept-Encoding. (NOT_IMPLEMENTED)"
-            )
+    if fields.get("decompress", "0") not in _OFF:
+        raise BadRequestError(
+            "Code: 48. DB::Exception: decompress=1 is not spoken here;"
+            " send the statement as it is. (NOT_IMPLEMENTED)"
+        )
     settings = {}
     for name, value in fields.items():
-        if name in TRANSPORT or name.startswith(("param_", "max_")) or name == "readonly":
+        of_ours = name in TRANSPORT or name in _NOT_PASSED_ON
+        if of_ours or name.startswith(("param_", "max_", "input_format_")):
             continue
         if name not in _OUTPUT:
             raise SqlRefusedError(
@@ -164,6 +189,12 @@ def _settings(fields: Mapping[str, str]) -> dict[str, str]:
             )
         settings[name] = value
     return settings
+
+
+def _whole(fields: Mapping[str, str], name: str) -> int:
+    """Return a whole number; 0 if it is missing or none."""
+    value = fields.get(name, "").partition(".")[0]
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0
 
 
 def speaks_clickhouse(request: Request) -> bool:

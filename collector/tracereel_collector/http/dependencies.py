@@ -35,6 +35,7 @@ from tracereel_collector.query.content.step import StepContent
 from tracereel_collector.query.diff import Comparison
 from tracereel_collector.query.emitters import Emitters
 from tracereel_collector.query.export import Export, export_slots
+from tracereel_collector.query.fleets import Fleets
 from tracereel_collector.query.jaeger.reader import Jaeger
 from tracereel_collector.query.many_tapes import ManyTapes
 from tracereel_collector.query.replay import ReplayQuery
@@ -237,6 +238,7 @@ class Parts:
         self.playbacks = Playbacks(shares)
         self.completeness = CompletenessQuery(reader, self.traces, now_unix_nano=now)
         self.replayable = ReplayableRun(store)
+        self.fleets = Fleets(store)
         self.comparison = Comparison(self.traces, self.replayable, reader)
         self.tapes = Tapes(store)
         self.many_tapes = ManyTapes(store)

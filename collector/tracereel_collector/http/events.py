@@ -90,7 +90,7 @@ async def post_events(
 
 @router.post(
     "/v1/heartbeats",
-    summary="Say how far an emitter has come",
+    summary="Report how many events an emitter has recorded",
     openapi_extra={"requestBody": _HEARTBEATS},
 )
 async def post_heartbeats(request: Request) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""`/v1/group/…`: what members of a group of collectors ask each other."""
+"""`/v1/group/…`: requests between the members of a group of collectors."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ class Awaited(BaseModel):
 
 @router.get("/hello", any_list=True)
 async def hello(request: Request) -> dict[str, Any]:
-    """Say who this member is and which list of members it has."""
+    """Return the name and state of this member and the digest of its list of members."""
     group = group_of(request)
     state = await asyncio.to_thread(parts_of(request).queue.membership.state)
     return {

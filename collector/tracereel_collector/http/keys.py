@@ -62,7 +62,7 @@ async def log_out(request: Request) -> Response:
     return JSONResponse(answer, headers={"set-cookie": cookie})
 
 
-@router.get("/v1/identity", scope=KeyScope.WRITE, summary="Say whose key this is")
+@router.get("/v1/identity", scope=KeyScope.WRITE, summary="Return the tenant and scopes of the key")
 async def get_identity(
     request: Request,
     key: Annotated[
@@ -130,7 +130,7 @@ async def revoke_key(request: Request, key_id: str) -> dict[str, Any]:
 
 
 async def _push(parts: Parts, key: Key) -> dict[str, Any]:
-    """Tell the other members of the group; return which of them were not reached."""
+    """Send a key to the other members of the group; return those that were not reached."""
     if parts.replicas is None:
         return {}
     return named(await asyncio.to_thread(parts.replicas.push_key, key))

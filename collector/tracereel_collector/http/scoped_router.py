@@ -110,6 +110,10 @@ class ScopedRouter:
         """Declare a `GET` route."""
         return self._declare("GET", path, options)
 
+    def head(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        """Declare a `HEAD` route."""
+        return self._declare("HEAD", path, options)
+
     def post(self, path: str, **options: Any) -> Callable[[Endpoint], Endpoint]:
         """Declare a `POST` route."""
         return self._declare("POST", path, options)

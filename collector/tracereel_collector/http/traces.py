@@ -138,7 +138,7 @@ async def get_traces(
     return await query_json(request, lambda parts, tenant: parts.search.document(tenant, question))
 
 
-@router.get("/v1/asked", summary="Show what runs were asked and answered")
+@router.get("/v1/asked", summary="Return the last question and answer of runs")
 async def get_asked(
     request: Request,
     trace_id: Annotated[list[Annotated[str, Query(max_length=128)]], Query(max_length=MAX_ASKED)],

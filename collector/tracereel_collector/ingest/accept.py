@@ -204,10 +204,12 @@ class Accept:
         )
         return _Taken(body, checked.rejected, checked.reasons[TENANT_CLAIM], single)
 
-    async def _append(self, body: Body, *, passed: str = "", is_awaited: bool = False) -> Receipt:
+    async def _append(
+        self, body: Body, *, passed: str = "", is_awaited: bool = False, is_copied: bool = True
+    ) -> Receipt:
         """Append a body, or relay the parts of it that other members own."""
         if self._owners is None or not body.records:
-            return await self._append_own(body, passed)
+            return await self._append_own(body, passed, is_copied)
         receipts: list[Awaitable[Receipt]] = []
         parts = self._owners(body)
         if body.rejected and (len(parts) > 1 or parts[0][0] is not None):
@@ -218,18 +220,34 @@ class Accept:
             if len(parts) > 1 or owner is not None:
                 part = replace(part, rejected=0, rejected_reasons=())
             if owner is None:
-                receipts.append(self._append_own(part, passed))
+                receipts.append(self._append_own(part, passed, is_copied))
             else:
                 relayed = self._queue.relay(part, owner=owner, passed=passed, is_awaited=is_awaited)
                 receipts.append(asyncio.wrap_future(relayed))
         # All parts or an error: after a partial failure, the retry is deduplicated.
         return merged(await asyncio.gather(*receipts))
 
-    async def _append_own(self, body: Body, passed: str) -> Receipt:
+    async def _append_own(self, body: Body, passed: str, is_copied: bool = True) -> Receipt:
         """Append a body; forward it unless all of it is duplicate."""
         receipt = await asyncio.wrap_future(self._queue.append(body))
-        self._copy(body, receipt, passed)
+        if is_copied:
+            self._copy(body, receipt, passed)
         return receipt
+
+    async def _append_described(self, checked: CheckedRequest, tenant: str) -> Receipt:
+        """Append the spans that log records describe; only the records are forwarded.
+
+        Duplicates are those of the records, so they are counted once.
+        """
+        body = Body(
+            kind=Kind.SPANS,
+            tenant=tenant,
+            received_unix_nano=self._now(),
+            data=checked.spans,
+            records=checked.span_count,
+        )
+        receipt = await self._append(body, is_copied=False)
+        return replace(receipt, duplicates=0)
 
     def _copy(self, body: Body, receipt: Receipt, passed: str) -> None:
         if self._forward is not None and receipt.appended:
@@ -276,8 +294,11 @@ class Accept:
         if checked.events:
             events = b"\n".join(checked.events)
             bodies.append((await self._taken(events, tenant, NDJSON_TYPE)).body)
-        # Both appends or an error: after a partial failure, the retry is deduplicated.
-        receipts = await asyncio.gather(*(self._append(body, passed=passed) for body in bodies))
+        # All appends or an error: after a partial failure, the retry is deduplicated.
+        appends = [self._append(body, passed=passed) for body in bodies]
+        if checked.span_count:
+            appends.append(self._append_described(checked, tenant))
+        receipts = await asyncio.gather(*appends)
         self._count(signal, checked)
         if refused and refused == checked.refused[FOREIGN] and not checked.kept:
             raise TenantClaimedError(checked.hint, hint=HINT)

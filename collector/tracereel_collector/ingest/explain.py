@@ -16,9 +16,9 @@ def explain_field(message: str, event: dict[str, Any]) -> str:
     text, _, path = message.partition(" - at `$.")
     field = path.rstrip("`")
     if not field:
-        for said, why in _OF_THE_WHOLE.items():
-            if message.startswith(said):
-                return f"{message.removeprefix(said).rstrip('`')}: {why}"
+        for beginning, why in _OF_THE_WHOLE.items():
+            if message.startswith(beginning):
+                return f"{message.removeprefix(beginning).rstrip('`')}: {why}"
         return message
     value = event.get(field.partition("[")[0].partition(".")[0])
     if field == "event_version":

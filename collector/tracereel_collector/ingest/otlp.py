@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from tracereel_collector.auth.claims import RESOURCE_ATTRIBUTES, refusal
+from tracereel_collector.ingest.coding_agents import (
+    may_hold_coding_agents,
+    spans_of_coding_agents,
+)
 from tracereel_collector.ingest.objects import count_json, count_protobuf, too_many_objects
 from tracereel_collector.ingest.otlp_events import event_line, event_type_of, may_hold_events
 from tracereel_collector.ingest.otlp_json import request_from_json
@@ -63,6 +67,9 @@ class CheckedRequest:
     records: int
     events: list[bytes] = field(default_factory=list)
     """Log records that are tracereel events, as JSON lines."""
+    spans: bytes = b""
+    """OTLP request with the spans that log records of coding agents describe."""
+    span_count: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     """Refused records by reason."""
     mended: Counter[str] = field(default_factory=Counter)
@@ -76,11 +83,11 @@ class CheckedRequest:
 
     def message(self) -> str:
         """Return a message for the sender; empty if nothing was refused or changed."""
-        said = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
-        said += [
+        found = [f"{count} refused: {reason}" for reason, count in self.refused.items()]
+        found += [
             text.format(self.mended[what]) for what, text in _SAID.items() if self.mended[what]
         ]
-        return "; ".join(said + [self.hint] * bool(self.hint))
+        return "; ".join(found + [self.hint] * bool(self.hint))
 
 
 class OtlpCheck:
@@ -106,7 +113,11 @@ class OtlpCheck:
             request = signal.bounded.FromString(data)
             records, odd = _look(signal, request, self._limits.attributes)
             odd = odd or len(data) > self._limits.value_bytes
-            odd = odd or (may_hold_events(data) if signal is LOGS else _ZERO_PARENT_FIELD in data)
+            odd = odd or (
+                may_hold_events(data) or may_hold_coding_agents(data)
+                if signal is LOGS
+                else _ZERO_PARENT_FIELD in data
+            )
             odd = odd or self._redactor is not None or _names_another(signal, request, tenant)
             if not odd and request.IsInitialized():
                 return CheckedRequest(data=data, records=records)
@@ -117,7 +128,7 @@ class OtlpCheck:
             return self._mended(signal, official, Counter({BAD_TEXT: mended}), tenant)
         checked = self._mended(signal, official, Counter(), tenant, bounded=request)
         changed = checked.mended or checked.refused or checked.events
-        return checked if changed else CheckedRequest(data=data, records=records)
+        return checked if changed else replace(checked, data=data)
 
     def weight(self, signal: Signal, data: bytes, *, is_json: bool) -> int:
         """Estimate the memory of a check in bytes."""
@@ -163,10 +174,13 @@ class OtlpCheck:
             mended[ZERO_PARENT] += clear_zero_parents(request)
         if self._redactor is not None:
             mended[REDACTED] += self._redactor.otlp(request)
+        described = spans_of_coding_agents(request) if signal is LOGS else None
         return CheckedRequest(
             data=request.SerializeToString(),
             records=_look(signal, request, 0)[0],
             events=events,
+            spans=b"" if described is None else described.SerializeToString(deterministic=True),
+            span_count=0 if described is None else _look(TRACES, described, 0)[0],
             refused=refused,
             mended=+mended,
             hint=hint,

@@ -47,9 +47,9 @@ def _unpriced(tokens: str, prices: str) -> str:
 
 
 def finest(calls: str, spans: str, executions: str) -> str:
-    """Return SQL for what events and spans tell of calls, else what executions tell.
+    """Return SQL for the sums of calls by events and spans, else for those by executions.
 
-    Spans of a trace that is not settled may tell of the calls of events again: then events count alone.
+    Until a trace is settled, its spans may describe calls of events: then events count alone.
     """
     return (
         f"multiIf(sum(s.settled) != 0 AND {calls} + {spans} != 0, {calls} + {spans},"

@@ -116,7 +116,7 @@ def add_passages(
             last_hour=last_hour,
         )
         for trace, passage in rows:
-            # What the run's own events say comes before what spans of others say.
+            # The run's own events take precedence over spans of others.
             if trace == owners[trace] or owners[trace] not in found:
                 found[owners[trace]] = _on_one_line(passage)
     for run in runs:
@@ -133,4 +133,4 @@ def _value(row: _RunScore | _SessionScore) -> float | bool | str | None:
 
 def _on_one_line(passage: str) -> str:
     """Return a passage for reading: texts may stand in JSON, where breaks and quotes are escaped."""
-    return _BREAKS.sub(" ", passage).replace('\\"', '"')
+    return _BREAKS.sub(" ", passage).replace('\\"', '"').strip()

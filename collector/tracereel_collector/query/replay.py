@@ -11,6 +11,7 @@ import msgspec
 from tracereel.events import TRACE_ID_PATTERN
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.chains import chains_of
+from tracereel_collector.query.run.events import fill_sessions
 from tracereel_collector.query.run.order import time_of
 from tracereel_collector.query.run.outcomes import is_undecided, outcomes_of
 from tracereel_collector.query.run.positions import (
@@ -48,7 +49,7 @@ MAX_PAGE = 5_000
 WHOLE_EVENTS = 2_000
 """Maximum events of a run that is analysed whole; larger runs are read by page."""
 MAX_AHEAD = 2_000
-"""Maximum events of attempts that are searched for the outcomes of a page."""
+"""Maximum events of attempts after a page that are searched for its outcomes."""
 
 _TRACE_ID = re.compile(TRACE_ID_PATTERN)
 _CURSOR = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9a-f]{17,40}))?", re.ASCII)
@@ -117,6 +118,7 @@ class ReplayQuery:
         events, spans, span_events, span_counts = self.reader.page(
             tenant, trace_ids, traces, after=after, limit=limit + 1, content=content
         )
+        fill_sessions(events, counts.sessions)
         outcomes = self._outcomes(tenant, trace_ids, events)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
@@ -149,7 +151,8 @@ class ReplayQuery:
         since = min((row.hlc for row in events if is_undecided(row)), default=None)
         if since is None:
             return {}
-        rows = self.reader.attempts(tenant, trace_ids, since=since, most=MAX_AHEAD)
+        most = len(events) + MAX_AHEAD
+        rows = self.reader.attempts(tenant, trace_ids, since=since, most=most)
         run = build(rows)
         found = outcomes_of(run, chains_of(run))
         return {row.event_id: found[id(row)] for row in rows.events if id(row) in found}
@@ -231,7 +234,7 @@ def _merged(
 
     Events keep their causal order. An event may be numbered long after it happened, if its thread had to
     wait, so spans are placed by the latest time of the events before them. They are placed by their own
-    clocks: the rest of the tree, which tells the clocks apart, is not read.
+    clocks: the rest of the tree, which shows how the clocks differ, is not read.
     """
     time = span_place(after)[0]
     placed: list[tuple[tuple[int, int, int, str, int], EventRow | SpanRow | SpanEventRow]] = []

@@ -305,7 +305,7 @@ class Search:
         asked = sorted({each for _, emitters in _running(rows) for each in emitters})
         now = (self.trusted_unix_nano or self.now_unix_nano)()
         gone = gone_emitters(self.store, tenant, asked, now_unix_nano=now)
-        if any(heard > now - _JUST_ENDED for heard in gone.values()):
+        if any(ended > now - _JUST_ENDED for ended in gone.values()):
             # Its last events may have been stored between the two queries.
             rows = read()
         for row, emitters in _running(rows):

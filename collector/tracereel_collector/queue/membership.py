@@ -25,7 +25,7 @@ PartsOf = Callable[[Body], list[tuple[str, Body]]]
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """What a queue knows of its group."""
+    """State of the group as a queue knows it."""
 
     name: str = ""
     known: tuple[str, ...] = ()

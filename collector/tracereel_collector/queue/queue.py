@@ -237,7 +237,7 @@ class DurableQueue:
         self._hurried.add(kind)
         self._sleepers.look()
 
-    def heard(self, hurried: set[Kind]) -> None:
+    def note_appends(self, hurried: set[Kind]) -> None:
         """Read the held bytes after another process appended, and hurry some kinds."""
         self._admission.look()
         self._hurried.update(hurried)

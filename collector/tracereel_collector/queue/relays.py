@@ -26,7 +26,7 @@ _COLUMNS: Final = "id, kind, tenant, records, received_unix_nano, head, is_await
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """What an owner needs to know of a body beside its bytes."""
+    """Data that an owner needs of a body beside its bytes."""
 
     runs: tuple[tuple[str | None, int, int], ...] = ()
     owners: tuple[tuple[str, str], ...] = ()

@@ -50,8 +50,8 @@ class HandOver:
         """
         group = self._group
         self._membership.begin(group.name, group.names, self._ownership.parts_of)
-        for name, said in self._hellos().items():
-            if group.name in said.get("lost", ()) and group.name not in group.lost:
+        for name, hello in self._hellos().items():
+            if group.name in hello.get("lost", ()) and group.name not in group.lost:
                 raise StartupError(
                     f"member {name} says that this member is lost: its emitters have new owners",
                     hint="start it in an empty data directory under a new name; what is only here"
@@ -61,9 +61,9 @@ class HandOver:
     def look(self) -> None:
         """Hand over to the peers that wait for this ledger; become active if possible."""
         group = self._group
-        for name, said in self._hellos().items():
-            waits = said.get("list") == group.digest and not said.get("active")
-            if waits and group.name not in said.get("got", ()):
+        for name, hello in self._hellos().items():
+            waits = hello.get("list") == group.digest and not hello.get("active")
+            if waits and group.name not in hello.get("got", ()):
                 peer = next(each for each in group.peers if each.name == name)
                 self._send(peer)
         state = self._membership.state()

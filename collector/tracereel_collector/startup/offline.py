@@ -27,8 +27,8 @@ def settle(settings: Settings, store: ClickHouseStore) -> None:
         worker.settle()
 
 
-def drain(settings: Settings, store: ClickHouseStore, *, tell: Callable[[int], None]) -> None:
-    """Deliver all queued bodies; `tell` receives the bytes left.
+def drain(settings: Settings, store: ClickHouseStore, *, report: Callable[[int], None]) -> None:
+    """Deliver all queued bodies; `report` receives the bytes left.
 
     Raises:
         ServiceUnavailableError: no progress for two minutes.
@@ -38,7 +38,7 @@ def drain(settings: Settings, store: ClickHouseStore, *, tell: Callable[[int], N
         try:
             left, since = queue.pending_bytes, time.monotonic()
             while left:
-                tell(left)
+                report(left)
                 time.sleep(LOOK_SECONDS)
                 before, left = left, queue.pending_bytes
                 since = since if left == before else time.monotonic()

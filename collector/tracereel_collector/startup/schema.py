@@ -13,7 +13,7 @@ from tracereel_collector.store.cluster import (
     remembered_cluster,
 )
 from tracereel_collector.store.layout import Layout
-from tracereel_collector.store.migrate import NodeSchema, Tell, migrate, migrate_nodes
+from tracereel_collector.store.migrate import MigrationProgress, NodeSchema, migrate, migrate_nodes
 from tracereel_collector.store.sql import Migration, migrations
 
 _APPLY = "run: tracereel schema apply --store DSN"
@@ -57,7 +57,7 @@ def apply_schema(
     cluster: str | None = None,
     one_server: bool = False,
     nodes: Sequence[str] = (),
-    tell: Tell = lambda _node, _what: None,
+    report: MigrationProgress = lambda _node, _what: None,
 ) -> list[Migration]:
     """Create or upgrade the schema where the store is: on one server or on all nodes of a cluster.
 
@@ -77,7 +77,7 @@ def apply_schema(
     for node in found:
         node.store.prepare()
     remember_cluster(found, name)
-    return migrate_nodes(found, migrations(layout=Layout(name)), tell=tell)
+    return migrate_nodes(found, migrations(layout=Layout(name)), report=report)
 
 
 def _cluster_of(store: ClickHouseStore, cluster: str | None, *, one_server: bool) -> str:

@@ -32,7 +32,7 @@ def _wait(store: ClickHouseStore, statement: str) -> None:
         status, _, error = found.rstrip("\n").partition("\t")
     if status not in _DONE:
         # The part after the message is a stack trace.
-        said = (
+        message = (
             error.partition(", Stack trace")[0] or status or "the store was started anew meanwhile"
         )
-        raise StoreUnavailableError(f"the store could not do it: {said[:300]}")
+        raise StoreUnavailableError(f"the store could not do it: {message[:300]}")

@@ -1,4 +1,4 @@
-"""The calls of a run: which spans tell of a model call that another span tells of too.
+"""The calls of a run: which spans describe a model call that another span describes too.
 
 This is the one definition of "calls" for every reader. With two instrumentations on at once, a call has
 several spans. They are recognised by ancestry, by the provider's id of the answer, and, only between
@@ -37,11 +37,11 @@ class CallSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scope: str = ""
     """Instrumentation that made the span."""
     is_own: bool = False
-    """Whether an event of the SDK tells of it."""
+    """Whether an event of the SDK describes it."""
     began: int = 0
     ended: int = 0
     models: tuple[str, ...] = ()
-    """Models that were asked for and that answered."""
+    """Requested model and the model that answered."""
     prompt: int | None = None
     completion: int | None = None
     tokens: int | None = None
@@ -60,7 +60,7 @@ class Calls(msgspec.Struct, frozen=True):
     """Calls of a run, each once."""
 
     repeats: Mapping[Hashable, Hashable]
-    """Span that is counted for each span that tells of the same call."""
+    """Span that is counted for each span that describes the same call."""
     agents: Mapping[Hashable, str]
     """Agent of each counted call, as far as it is known."""
 

@@ -52,7 +52,7 @@ def remembered_cluster(store: ClickHouseStore) -> RememberedCluster | None:
 
 
 def remember_cluster(nodes: Sequence[Node], cluster: str) -> None:
-    """Write down on every node what cluster the database is spread over."""
+    """Record on every node which cluster the database is spread over."""
     row = [
         cluster,
         [

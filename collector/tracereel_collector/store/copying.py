@@ -51,11 +51,13 @@ class _CopyPart:
 class StoreCopy:
     """Copies a store that does not change into another that has the schema and no other writer."""
 
-    def __init__(self, source: ClickHouseStore, target: ClickHouseStore, *, tell: Progress) -> None:
+    def __init__(
+        self, source: ClickHouseStore, target: ClickHouseStore, *, report: Progress
+    ) -> None:
         self._source = source
         self._target = target
         self._shards = Shards.of(target)
-        self._tell = tell
+        self._report = report
         self._done = 0
         self._total = 0
         self._id = source.rows(
@@ -211,7 +213,7 @@ class StoreCopy:
 
     def _advance(self, rows: int) -> None:
         self._done += rows
-        self._tell(self._done, self._total)
+        self._report(self._done, self._total)
 
 
 def _definition(store: ClickHouseStore, table: str) -> str:

@@ -24,8 +24,8 @@ _MAKES_DOORS: Final = "doors"
 _OF_ROWS: Final = ("INSERT", "TRUNCATE")
 """First words of statements that change rows: replicas share them, so one per shard runs them."""
 
-Tell = Callable[[Node, str], None]
-"""Receives what was done on a node."""
+MigrationProgress = Callable[[Node, str], None]
+"""Callback with a node and the work that was done on it."""
 
 
 def migrate(store: ClickHouseStore, known: Sequence[Migration] | None = None) -> list[Migration]:
@@ -35,11 +35,11 @@ def migrate(store: ClickHouseStore, known: Sequence[Migration] | None = None) ->
         StartupError: the server refuses the schema, or has that of another version.
     """
     known = migrations() if known is None else known
-    return migrate_nodes([Node(1, 1, store)], known, tell=lambda _node, _what: None)
+    return migrate_nodes([Node(1, 1, store)], known, report=lambda _node, _what: None)
 
 
 def migrate_nodes(
-    nodes: Sequence[Node], known: Sequence[Migration], *, tell: Tell
+    nodes: Sequence[Node], known: Sequence[Migration], *, report: MigrationProgress
 ) -> list[Migration]:
     """Apply the migrations that are missing on any node; return them. Can be repeated at any point.
 
@@ -58,13 +58,13 @@ def migrate_nodes(
         if state.has_doors:
             for door in DOORS:
                 _run(state.node, f"DETACH TABLE IF EXISTS {door} PERMANENTLY SYNC", "the doors")
-            tell(state.node, "inserts wait")
+            report(state.node, "inserts wait")
     for migration in missing:
-        _apply(migration, states, tell)
+        _apply(migration, states, report)
     for node in nodes:
         for door in DOORS:
             _run(node, f"ATTACH TABLE IF NOT EXISTS {door}", "the doors")
-        tell(node, "takes inserts")
+        report(node, "takes inserts")
     return missing
 
 
@@ -75,7 +75,7 @@ def applied_migrations(store: ClickHouseStore) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class NodeSchema:
-    """What of the schema a node has."""
+    """Parts of the schema that a node has."""
 
     node: Node
     applied: dict[int, tuple[str, str]]
@@ -144,7 +144,7 @@ class NodeSchema:
         return [each.number for each in known if each.number not in self.applied]
 
 
-def _apply(migration: Migration, states: Sequence[NodeSchema], tell: Tell) -> None:
+def _apply(migration: Migration, states: Sequence[NodeSchema], report: MigrationProgress) -> None:
     """Run each statement on the nodes that lack the migration; then write it down on each."""
     behind = [state.node for state in states if migration.number not in state.applied]
     done = {state.node.shard for state in states if migration.number in state.applied}
@@ -159,7 +159,7 @@ def _apply(migration: Migration, states: Sequence[NodeSchema], tell: Tell) -> No
             query("note_migration"),
             {"number": migration.number, "name": migration.name, "checksum": migration.checksum},
         )
-        tell(node, what)
+        report(node, what)
 
 
 def _run(node: Node, statement: str, what: str) -> None:

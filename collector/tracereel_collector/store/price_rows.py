@@ -48,7 +48,7 @@ class PriceRule:
     """Rule for a text in lower case; all of its conditions must hold, and the first rule wins."""
 
     scope: str
-    """What the text is: the name of a `provider`; of a model, for its `family`, `model` or `file`."""
+    """Kind of text: the name of a `provider`, or of a model for its `family`, `model` or `file`."""
     provider: str = ""
     """Whose models the rule is for."""
     position: int

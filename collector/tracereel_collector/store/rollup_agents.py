@@ -20,7 +20,7 @@ _IS_CALL = f"event_type = '{semconv.LLM_CALLED}'"
 _ENDS = f"event_type IN {CLOSING!r}"
 _SPAN_AGENT = "CallKind = 'agent'"
 _CALLS = "toInt64(if(Told, -toInt8(Repeated), 1 - toInt8(Repeated)))"
-"""Calls that a row of `settled_calls` adds: the sums of events have those that events tell of."""
+"""Calls that a row of `settled_calls` adds: the sums of events have those of events."""
 _IS_EXACT = "agent_events.span_began > 0 AND agent_events.span_ended >= agent_events.span_began"
 _DURATION = f"""if({_IS_EXACT},
         intDiv(agent_events.span_ended - agent_events.span_began, 1000),
@@ -133,13 +133,13 @@ _AGENT_SUMS: Final = {
         settled=f"{_CALLS} * Tokens",
     ),
     "execution_tokens": _number(
-        "tokens as executions told them; for agents whose calls are not recorded",
+        "tokens as reported by executions; for agents whose calls are not recorded",
         f"sumIf(toInt64(ifNull(llm_tokens_used, 0)), {_ENDS})",
     ),
     "call_nano_usd": _number(
         "cost of model calls", f"sumIf(nano_usd, {_IS_CALL})", settled=f"{_CALLS} * NanoUsd"
     ),
-    "execution_nano_usd": _number("cost as executions told it", f"sumIf(nano_usd, {_ENDS})"),
+    "execution_nano_usd": _number("cost as reported by executions", f"sumIf(nano_usd, {_ENDS})"),
     "duration_us": _number(
         "of all executions together",
         f"sumIf({_DURATION}, {_HAS_DURATION})",

@@ -1,4 +1,4 @@
-"""SQL of the run rollup for lists, searches and costs, and of the texts for full-text search.
+"""SQL of the run rollup for lists, searches and costs.
 
 It runs in every insert: it must not throw and must not read the clock.
 Prices are applied at read time. The tokens of calls without a cost are a map from provider, model and
@@ -9,6 +9,7 @@ the prompt of the call exceeds.
 from typing import Final
 
 from tracereel import semconv
+from tracereel_collector.store import search_texts
 from tracereel_collector.store.dialects.columns import kind_of, provider_of
 from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.dialects.own import CLOSES
@@ -36,45 +37,6 @@ KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _MOST_TOKENS = 2**53
 _MAX_MODEL = 256
 NO_TOKENS: Final = "CAST(map(), 'Map(String, UInt64)')"
-MAX_TEXT: Final = 16_000
-"""Maximum bytes of text that are indexed per event or span."""
-
-_TEXT_FIELDS = (
-    *("user_prompt", "input_summary", "output_summary", "reasoning", "error_message"),
-    *("final_outcome", "original_error", "primary_error", "fallback_output_summary"),
-    *("result_summary", "query", "tool_name", "input_messages", "output_messages"),
-    *("arguments", "result", "content", "input_data", "output_data", "input", "output"),
-)
-"""Fields of events that are searched."""
-_CONTENT_FIELDS = ("output_messages", "arguments", "result", "content", "output")
-"""Fields of large content that are searched, beside new messages and the ends of an input."""
-_MAX_BEGINNING = 2_000
-"""Maximum bytes of the beginning of a conversation or input that are indexed with each call."""
-
-_SPAN_NAMES = (
-    *("input.value", "output.value", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
-    *("gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages"),
-    *("gen_ai.system_instructions", "gen_ai.retrieval.query.text", "exception.message"),
-    *("traceloop.entity.input", "traceloop.entity.output", "langfuse.observation.input"),
-    *(
-        "langfuse.observation.output",
-        "llm.input_messages",
-        "llm.output_messages",
-        "all_messages_events",
-    ),
-)
-_SPAN_PREFIXES = (
-    *("gen_ai.completion.", "llm.output_messages.", "llm.completions.", "retrieval.documents."),
-)
-_HISTORY_PREFIXES = ("gen_ai.prompt.", "llm.input_messages.", "llm.prompts.")
-_ANSWER_ROLES = ("assistant", "model", "ai")
-_IS_ANSWER = (
-    f"JSONExtractString(m, 'role') IN {_ANSWER_ROLES} OR JSONExtractString(m, 'type') = 'ai'"
-)
-
-
-def _begins(name: str, prefixes: tuple[str, ...]) -> str:
-    return " OR ".join(f"startsWith({name}, '{prefix}')" for prefix in prefixes)
 
 
 def _tags(**values: str) -> str:
@@ -108,7 +70,7 @@ _OWN_MARKS = {
 
 
 def _marks(event_type: str = "") -> str:
-    """Return SQL for the number of span events that programs added, or of those that tell an event."""
+    """Return SQL for the number of span events that programs added, or of those that carry an event."""
     names = {semconv.SPAN_EVENTS[kind][0]: own for kind, own in _OWN_MARKS.items()}
     own = f"transform(toString(n), {list(names)}, {list(names.values())}, '')"
     counted = f"NOT (ScopeName = 'tracereel' AND mapContains(a, {own}))"
@@ -227,34 +189,10 @@ _BODIES: Final[dict[str, dict[str, object]]] = {
         "no_tokens": NO_TOKENS,
         "unpriced": UNPRICED_OF_SPANS,
     },
-    "event_texts": {
-        "moment": in_reach("timestamp"),
-        "fields": ", ".join(f"said.{field}" for field in _TEXT_FIELDS),
-        "field_types": ", ".join(f"{field} String" for field in _TEXT_FIELDS),
-        "field_count": len(_TEXT_FIELDS),
-        "max_text": MAX_TEXT,
-    },
-    "content_texts": {
-        "moment": in_reach("timestamp"),
-        "is_answer": _IS_ANSWER,
-        "fields": ", ".join(f"left(said.{field}, {MAX_TEXT})" for field in _CONTENT_FIELDS),
-        "field_types": ", ".join(
-            f"{field} String" for field in ("input_messages", "input", *_CONTENT_FIELDS)
-        ),
-        "max_beginning": _MAX_BEGINNING,
-        "max_text": MAX_TEXT,
-    },
-    "span_texts": {
-        "moment": in_reach("Timestamp"),
-        "names": _SPAN_NAMES,
-        "families": _begins("k", _SPAN_PREFIXES),
-        "histories": _begins("k", _HISTORY_PREFIXES),
-        "is_answer": _IS_ANSWER,
-        "answer_roles": _ANSWER_ROLES,
-        "max_beginning": _MAX_BEGINNING,
-        "max_new": MAX_TEXT - _MAX_BEGINNING - 1,
-        "max_text": MAX_TEXT,
-    },
+    "event_texts": {"moment": in_reach("timestamp"), **search_texts.OF_EVENTS},
+    "content_texts": {"moment": in_reach("timestamp"), **search_texts.OF_CONTENT},
+    "span_texts": {"moment": in_reach("Timestamp"), **search_texts.OF_SPANS},
+    "log_texts": {"moment": in_reach("Timestamp"), **search_texts.OF_LOGS},
 }
 """Values of the templates of views."""
 

@@ -1,4 +1,4 @@
-"""Settling of traces: each model call counts once in the sums, whatever spans tell of it.
+"""Settling of traces: each model call counts once in the sums, however many spans describe it.
 
 Sums at insert count every span. When a trace has new rows, its calls are worked out from all of its spans
 and the difference is added to the sums. The difference is taken from what is stored, so repeating it, after
@@ -108,7 +108,7 @@ class _Span(msgspec.Struct, array_like=True, frozen=True, gc=False):
     position: int
 
     def call(self, key: str) -> CallSpan:
-        """Return what its run's calls depend on."""
+        """Return the span as the search for calls needs it."""
         return CallSpan(
             key=key,
             # A call of the SDK may reuse the span of its agent.
@@ -211,7 +211,7 @@ class _SettledTrace:
         self._calls: Calls = calls_of(row.call(key) for key, row in self._spans.items())
 
     def sums(self) -> dict[str, Any]:
-        """Return what its spans add to the sums of its events."""
+        """Return the values that its spans add to the sums of its events."""
         found = {"span_calls": 0, "span_tokens": 0, "span_nano_usd": 0, "span_errors": 0}
         unpriced: dict[str, int] = {}
         for key, span in self._spans.items():
@@ -283,7 +283,7 @@ def _spans_of(store: ClickHouseStore, tenant: str, ids: list[str]) -> dict[str, 
 
 
 def _forget(store: ClickHouseStore, tenant: str, ids: list[str]) -> None:
-    """Delete what was settled of traces that were deleted meanwhile."""
+    """Delete settled sums of traces that were deleted meanwhile."""
     if ids:
         shards, given = Shards.of(store), {"tenant": tenant, "ids": ids}
         of_trace = "{tenant:String} AND %s IN {ids:Array(String)}"

@@ -25,9 +25,11 @@ const VIEWS = {
   agent: [() => import("./agents/agent.js"), "Agent"],
   sessions: [() => import("./sessions/view.js"), "Sessions"],
   session: [() => import("./sessions/session.js"), "Session"],
+  fleets: [() => import("./fleets/view.js"), "Fleet replays"],
+  fleet: [() => import("./fleets/fleet.js"), "Fleet replay"],
   collector: [() => import("./collector/view.js"), "Collector"],
 };
-const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessions" };
+const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessions", fleet: "fleets" };
 const main = document.getElementById("main");
 let shown = { key: null, update: null, stop: null };
 let away = false;

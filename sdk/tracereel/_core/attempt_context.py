@@ -168,7 +168,7 @@ def adopt(execution: "Execution") -> None:
     """Apply the surrounding slots to an execution that begins."""
     slot = _slot.get()
     # Third-party loops have no slots; their hooks announce the next attempt.
-    if slot is None and not external_retries.announced.get():
+    if slot is None and not external_retries.pending_retries.get():
         return
     execution.slot = slot
     former = _former(execution.name, slot)

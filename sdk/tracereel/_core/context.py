@@ -140,7 +140,7 @@ class Execution:
         """Trace id of all events of this run."""
         return self.trace.trace_id
 
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         """Return whether this call or an enclosing one of the run has not ended."""
         execution: Execution | None = self
         while execution is not None and execution.trace is self.trace:
@@ -231,7 +231,7 @@ class Execution:
                 self._used("added", dict(zip(names, usage, strict=True)))
 
     def _used(self, way: Literal["added", "set"], usage: dict[str, Any]) -> None:
-        """Note usage for the tape, on which a call around this may be served."""
+        """Record usage on the tape; a replay that serves a call around this one repeats it."""
         recorder = _recorder.active()
         if recorder is not None and recorder.tape is not None:
             recorder.tape.used(self, way, usage)

@@ -53,7 +53,7 @@ def record_all(
     )
     if execution.listeners:
         for event in whole:
-            listeners.tell(execution.listeners, event)
+            listeners.notify(execution.listeners, event)
     return whole[-1], is_spooled
 
 
@@ -114,7 +114,7 @@ def emit(execution: "Execution", event: dict[str, Any], *, stored_within: float 
     closes: bool | None = None
     if execution.trace.over:
         # A task that outlives the run, unless an enclosing call will still end and close it.
-        closes = not execution.goes_on()
+        closes = not execution.continues()
         if closes:
             recorder.reopen(execution.trace)
     whole, is_spooled = record_all([event], execution, recorder, time.time_ns(), closes_run=closes)

@@ -73,7 +73,7 @@ def describe(error: BaseException) -> ErrorDetails:
 
 def _classified(error: BaseException) -> tuple[str | None, str | None, str | None]:
     """Return code, category and stage from the error and the failure table."""
-    code, category, stage = _said(error, "code"), None, None
+    code, category, stage = _label_attribute(error, "code"), None, None
     names = frozenset(base.__name__ for base in type.__getattribute__(type(error), "__mro__"))
     for rule in failures.rules():
         if rule.matches(error, names):
@@ -251,7 +251,7 @@ def _message(error: BaseException) -> str:
         return "<no text: str() of the exception raised>"
 
 
-def _said(error: BaseException, name: str) -> str | None:
+def _label_attribute(error: BaseException, name: str) -> str | None:
     try:
         value = getattr(error, name, None)
     except Exception as raised:  # noqa: BLE001 - a property of user code raised
@@ -262,4 +262,4 @@ def _said(error: BaseException, name: str) -> str | None:
 
 def _limit(error: BaseException) -> float | None:
     found = safe_access.attributes(error, (_LIMIT, "timeout_seconds", "timeout"))
-    return next((number for said in found.values() if (number := values.real(said))), None)
+    return next((number for each in found.values() if (number := values.real(each))), None)

@@ -25,8 +25,8 @@ Repeatable = dict[str, deque[Ended]]
 """Agent name → its executions in finished attempts, oldest first."""
 
 
-class Announced:
-    """Announced next attempt of a retry loop."""
+class PendingRetry:
+    """The next attempt of an external retry loop."""
 
     __slots__ = ("_deadline", "_state", "_taken", "attempt", "repeatable", "run")
 
@@ -57,7 +57,7 @@ class Announced:
             guard.pass_on(error)
             return False
 
-    def goes_on_with(self, kind: str, name: str, trace_id: str | None) -> "ClosedRun | None":
+    def claim_run(self, kind: str, name: str, trace_id: str | None) -> "ClosedRun | None":
         """Return the run to continue, once, if the call matches the one that closed it."""
         run = self.run
         if run is None or self._taken or (run.last.kind, run.last.name) != (kind, name):
@@ -77,8 +77,10 @@ def _weakly(state: Any) -> "weakref.ref[Any] | None":
         return None
 
 
-announced: ContextVar[tuple[Announced, ...]] = ContextVar("tracereel_announced", default=())
-"""Announced attempts, innermost loop last."""
+pending_retries: ContextVar[tuple[PendingRetry, ...]] = ContextVar(
+    "tracereel_pending_retries", default=()
+)
+"""Pending retries, innermost loop last."""
 
 
 def announce(
@@ -94,13 +96,13 @@ def announce(
         run: run to continue, if no traced call is around the loop.
     """
     # Keep the attempts of outer loops, which are under way; drop those of this loop.
-    around = [each for each in announced.get() if each.is_under_way()][1 - MAX_LOOPS :]
-    announced.set((*around, Announced(state, attempt, delay, failed, run)))
+    around = [each for each in pending_retries.get() if each.is_under_way()][1 - MAX_LOOPS :]
+    pending_retries.set((*around, PendingRetry(state, attempt, delay, failed, run)))
 
 
 def former(name: str) -> Ended | None:
     """Return the agent's execution in the previous attempt, or `None`."""
-    for each in reversed(announced.get()):
+    for each in reversed(pending_retries.get()):
         if each.repeatable.get(name) and each.is_under_way():
             return next_of(each.repeatable, name)
     return None
@@ -108,8 +110,8 @@ def former(name: str) -> Ended | None:
 
 def continued(kind: str, name: str, trace_id: str | None) -> "tuple[ClosedRun, int] | None":
     """Return the run to continue and the attempt number."""
-    for each in reversed(announced.get()):
-        if (run := each.goes_on_with(kind, name, trace_id)) is not None:
+    for each in reversed(pending_retries.get()):
+        if (run := each.claim_run(kind, name, trace_id)) is not None:
             return run, each.attempt
     return None
 

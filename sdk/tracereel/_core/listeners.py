@@ -27,7 +27,7 @@ def check_listener(listener: object) -> None:
         raise TypeError(f"on_event is {listener!r}; expected a function that takes an event")
 
 
-def tell(listeners: tuple[Listener, ...], event: dict[str, Any]) -> None:
+def notify(listeners: tuple[Listener, ...], event: dict[str, Any]) -> None:
     """Pass a copy of an event to each listener; errors of listeners are logged once."""
     if _calling.get():
         return  # a traced call inside of a listener

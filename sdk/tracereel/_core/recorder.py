@@ -86,8 +86,8 @@ class Recorder:
             self.privacy,
             outlet.tap,
             outlet.send,
-            # Otherwise, a provider would change nothing.
-            says_lost=config.other_spans,
+            # Otherwise, a provider would change nothing, or the program wants none.
+            says_lost=config.other_spans and config.set_tracer_provider is not False,
         )
         for provider in (tracer_provider, trace.get_tracer_provider()):
             outlet.tap(provider)
@@ -122,7 +122,7 @@ class Recorder:
             recording = import_module(_TAPE_RECORDING)
             self.tape, self.choice = recording.start(self), recording.choice_of(config)
         asked = weakref.WeakMethod(self._update_gauges)
-        self.metrics.ask_when_collected(lambda: (tell := asked()) and tell())
+        self.metrics.refresh_when_collected(lambda: (tell := asked()) and tell())
         guard.listen(self.metrics.count_internal_error)
         listen_to_redactions(self.metrics.count_redaction)
 

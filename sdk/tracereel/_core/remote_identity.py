@@ -121,8 +121,8 @@ def _read_process() -> Incoming:
 def from_environment(environ: Mapping[str, str]) -> Incoming:
     """Read the parent's context from an environment; `TRACEREEL_*` override the baggage."""
     incoming = read(*([environ.get(name.upper(), "")] for name in HEADERS))
-    said = {name: environ.get(ENV_PREFIX + name.upper(), "") for name in NAMES}
-    ours = identity_of(said)
+    fields = {name: environ.get(ENV_PREFIX + name.upper(), "") for name in NAMES}
+    ours = identity_of(fields)
     merged = {name: getattr(ours, name) or getattr(incoming.identity, name) for name in NAMES}
     return Incoming(RemoteIdentity(**merged), incoming.parent, incoming.members)
 
@@ -169,10 +169,10 @@ def read(
     """Parse the headers of one message; each may occur several times."""
     parent = _parent(list(filter(None, traceparent)), tracestate)
     members = read_baggage(baggage_headers)
-    said = {name: members.get(PREFIX + name, "") for name in NAMES}
+    fields = {name: members.get(PREFIX + name, "") for name in NAMES}
     # The clock belongs to this message only; all other members are forwarded.
     members.pop(f"{PREFIX}hlc", None)
-    return Incoming(identity_of(said), parent, members)
+    return Incoming(identity_of(fields), parent, members)
 
 
 def without_person(incoming: Incoming) -> Incoming:
@@ -183,9 +183,9 @@ def without_person(incoming: Incoming) -> Incoming:
     return Incoming(identity, incoming.parent, members)
 
 
-def identity_of(said: Mapping[str, str]) -> RemoteIdentity:
+def identity_of(fields: Mapping[str, str]) -> RemoteIdentity:
     """Return an identity with the valid values."""
-    return RemoteIdentity(**{n: v for n, v in said.items() if n in NAMES and usable(n, v)})
+    return RemoteIdentity(**{n: v for n, v in fields.items() if n in NAMES and usable(n, v)})
 
 
 def usable(name: str, value: object) -> bool:

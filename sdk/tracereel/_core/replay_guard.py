@@ -51,7 +51,7 @@ def changes_something(kind: str, effect: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayGuard:
-    """What the processes of a replay may do, and the file of what they were refused."""
+    """Permissions of the processes of a replay, and the file of their refusals."""
 
     allowed: frozenset[str] = frozenset()
     """Names of tools that may run."""

@@ -74,7 +74,7 @@ def ship_leftovers(
                         if progress is not None:
                             progress(FlushResult(delivered, waiting, dropped))
                 except OSError as error:
-                    guard.say(logging.WARNING, "tracereel: cannot read a spool: %s", error)
+                    guard.log_message(logging.WARNING, "tracereel: cannot read a spool: %s", error)
                     break
                 except DeliveryUnavailableError as trouble:
                     on_trouble(trouble)

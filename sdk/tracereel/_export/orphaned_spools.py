@@ -64,14 +64,14 @@ class OrphanedSpools:
             if questions == MAX_QUESTIONS:
                 return
             questions += 1
-            yield directory, self._ask(record)
+            yield directory, self._key_state(record)
 
-    def _ask(self, record: Destination) -> KeyState | None:
-        said = self._sender.key_state(record.key)
+    def _key_state(self, record: Destination) -> KeyState | None:
+        state = self._sender.key_state(record.key)
         # The collector no longer has the key: use the tenant from the destination record.
-        if said is not None and said.state == "unknown" and record.tenant == said.tenant:
-            return KeyState(state="forgotten", tenant=said.tenant)
-        return said
+        if state is not None and state.state == "unknown" and record.tenant == state.tenant:
+            return KeyState(state="forgotten", tenant=state.tenant)
+        return state
 
 
 def is_orphan(state: KeyState | None) -> bool:

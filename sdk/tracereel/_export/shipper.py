@@ -242,13 +242,13 @@ class Shipper:
                 self._ledger.lost(lost)
             self._spool.close(settled=self.settled)
 
-    def count_lost_at_exit(self, tell: Callable[[int], FlushResult]) -> FlushResult:
-        """Call `tell` with the number of events that are lost if the process ends now.
+    def count_lost_at_exit(self, report: Callable[[int], FlushResult]) -> FlushResult:
+        """Call `report` with the number of events that are lost if the process ends now.
 
         The lock keeps a hanging thread from counting the same events meanwhile.
         """
         with self._ending:
-            return tell(self._waiting_in_memory())
+            return report(self._waiting_in_memory())
 
     def _waiting_in_memory(self) -> int:
         own = self._own_outbox() if self._spool.memory.numbers() else None
@@ -287,7 +287,9 @@ class Shipper:
         try:
             self._run()
         except BaseException as error:  # noqa: BLE001 - debuggers and others raise into threads
-            guard.say(logging.WARNING, "tracereel: the delivering thread was ended by %r", error)
+            guard.log_message(
+                logging.WARNING, "tracereel: the delivering thread was ended by %r", error
+            )
         finally:
             if not self._stopping.is_set():
                 # The next event or flush starts a new thread.
@@ -470,4 +472,6 @@ def _survive(error: Exception) -> None:
     try:
         guard.report("shipper", error)
     except Exception:  # noqa: BLE001 - raised in tests only; the thread continues
-        guard.say(logging.ERROR, "tracereel: internal error in the shipper", with_traceback=True)
+        guard.log_message(
+            logging.ERROR, "tracereel: internal error in the shipper", with_traceback=True
+        )

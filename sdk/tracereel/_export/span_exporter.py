@@ -62,7 +62,7 @@ _KNOWN_BY: Final = {
     "retry_attempted": "reason",
     "fallback_triggered": "primary_agent",
 }
-"""Attributes that the SDK's own span events always have; the collector tells them by these too."""
+"""Attributes that the SDK's own span events always have; the collector recognises them by these too."""
 
 _loading: Final = gevent_compat.RLock()
 # The exporting thread imports the exporter. A fork during the import would leave a child that can
@@ -462,6 +462,6 @@ def _survive(error: Exception) -> None:
     try:
         guard.report("other_spans", error)
     except Exception:  # noqa: BLE001 - raised in tests only; the thread continues
-        guard.say(
+        guard.log_message(
             logging.ERROR, "tracereel: internal error in the export of spans", with_traceback=True
         )

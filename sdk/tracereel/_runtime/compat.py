@@ -56,7 +56,7 @@ def is_timeout(timer: Any) -> bool:
 
 
 def is_idle(loop: asyncio.AbstractEventLoop) -> bool | None:
-    """Return whether an event loop has no callback to run; None if it does not tell."""
+    """Return whether an event loop has no callback to run; None if that is unknown."""
     ready = getattr(loop, "_ready", None)
     return None if ready is None else not ready
 

@@ -30,7 +30,7 @@ _VARARGS: Final = 0x04
 """Flag of code with `*args`; its tuple follows the other arguments in `co_varnames`."""
 
 _listeners: Final[list[Callable[[str], None]]] = []
-_said: Final[set[str]] = set()
+_warned: Final[set[str]] = set()
 
 
 def raising() -> bool:
@@ -111,14 +111,14 @@ def _handlers() -> set[CodeType]:
 
 def warn_once(key: str, message: str, *args: object) -> bool:
     """Log a warning the first time its key is seen in this process; return whether it was logged."""
-    if key in _said:
+    if key in _warned:
         return False
-    _said.add(key)
-    say(logging.WARNING, message, *args)
+    _warned.add(key)
+    log_message(logging.WARNING, message, *args)
     return True
 
 
-def say(level: int, message: str, *args: object, with_traceback: bool = False) -> None:
+def log_message(level: int, message: str, *args: object, with_traceback: bool = False) -> None:
     """Log a message of the SDK; swallow exceptions of the program's log handlers."""
     try:
         log.log(level, message, *args, exc_info=with_traceback)
@@ -128,7 +128,7 @@ def say(level: int, message: str, *args: object, with_traceback: bool = False) -
 
 def forget_warning(key: str) -> None:
     """Allow a warning to be logged again after the problem has passed."""
-    _said.discard(key)
+    _warned.discard(key)
 
 
 class Guard:

@@ -14,6 +14,7 @@ import msgspec
 from prometheus_client import Histogram
 
 from tracereel import semconv
+from tracereel._telemetry.compat import histogram_fields
 
 SAMPLES: Final = 16
 """Lines per batch whose delay is measured."""
@@ -39,7 +40,7 @@ class Answered:
 
 
 class _Ending(msgspec.Struct):
-    """Fields of a run's last event that tell how it ended."""
+    """Fields of a run's last event with its outcome."""
 
     event_type: str = ""
     status: str | None = None
@@ -100,13 +101,13 @@ def _moment(line: bytes) -> int | None:
 
 def observe_many(histogram: Histogram, value: float, times: int) -> None:
     """Observe a value several times at the cost of one observation."""
-    buckets, total = getattr(histogram, "_buckets", None), getattr(histogram, "_sum", None)
-    if buckets is None or total is None:
+    fields = histogram_fields(histogram)
+    if fields is None:
         for _ in range(times):
             histogram.observe(value)
         return
-    total.inc(value * times)
-    for bound, bucket in zip(histogram._upper_bounds, buckets, strict=True):  # noqa: SLF001
+    fields.total.inc(value * times)
+    for bound, bucket in zip(fields.bounds, fields.buckets, strict=True):
         if value <= bound:
             bucket.inc(times)
             return

@@ -55,7 +55,7 @@ _WITHOUT_PROMPTS: Final[dict[str, Line]] = {
 }
 
 
-Say = Callable[..., Any]
+LogMethod = Callable[..., Any]
 MAX_LATE: Final = 1_000
 """Lines of signal handlers that may wait for the interrupted line."""
 MAX_LOGGERS: Final = 1_000
@@ -81,8 +81,8 @@ class Logs:
         self.prints = False
         """Whether `configure` was called, so that a program without logging gets all lines."""
         self._loggers: dict[str, tuple[EventLogger, logging.Logger]] = {}
-        self._saying: set[int] = set()
-        self._late: deque[tuple[Say, str, dict[str, Any]]] = deque(maxlen=MAX_LATE)
+        self._writing: set[int] = set()
+        self._late: deque[tuple[LogMethod, str, dict[str, Any]]] = deque(maxlen=MAX_LATE)
 
     def write(self, event: Mapping[str, Any], module: str | None = None) -> None:
         """Log an event, failures at error level; build no line without a listener."""
@@ -90,9 +90,9 @@ class Logs:
             return
         structured, standard = self._named(module)
         logger = self._given
-        if logger is None and not _asked_for and structlog.is_configured():
+        if logger is None and not _handlers and structlog.is_configured():
             logger = structured
-        ours = logger is None and (bool(_asked_for) or not has_handlers(standard))
+        ours = logger is None and (bool(_handlers) or not has_handlers(standard))
         with_prompts = self._mode == CONTENT or (self._mode == AUTO and ours)
         kind, get = event["event_type"], event.get
         line = (LINES if with_prompts else _WITHOUT_PROMPTS).get(kind)
@@ -101,16 +101,16 @@ class Logs:
             level = "error"
         number = _LEVELS[level]
         if logger is not None:
-            self._say(getattr(logger, level, logger.info), name, {key: get(key) for key in keys})
+            self._write(getattr(logger, level, logger.info), name, {key: get(key) for key in keys})
             return
         given = (name, level, keys, event, standard.name)
-        if _asked_for:
-            _write_asked(number, standard.name, given)
+        if _handlers:
+            _write_to_handlers(number, standard.name, given)
         elif not ours:
             if standard.isEnabledFor(number):
                 standard.handle(_record(standard.name, number, _line(*given)))
         elif number >= (logging.INFO if self.prints or self._mode != AUTO else logging.ERROR):
-            self._say(write_to_stderr, _line(*given).decode(), {})
+            self._write(write_to_stderr, _line(*given).decode(), {})
 
     def _named(self, module: str | None) -> tuple[EventLogger, logging.Logger]:
         """Return structlog's and the standard logger of a module."""
@@ -123,24 +123,24 @@ class Logs:
             self._loggers[name] = found
         return found
 
-    def _say(self, say: Say, name: str, fields: dict[str, Any]) -> None:
+    def _write(self, method: LogMethod, name: str, fields: dict[str, Any]) -> None:
         """Log one line at a time per thread.
 
         structlog prints under a lock, so a signal handler that logs inside it would deadlock. Its lines
         are written after the interrupted one.
         """
         me = get_ident()
-        if me in self._saying:
-            self._late.append((say, name, fields))
+        if me in self._writing:
+            self._late.append((method, name, fields))
             return
         try:
-            self._saying.add(me)
-            say(name, **fields)
+            self._writing.add(me)
+            method(name, **fields)
             while self._late:
                 later, name, fields = self._late.popleft()
                 later(name, **fields)
         finally:
-            self._saying.discard(me)
+            self._writing.discard(me)
 
 
 def has_handlers(logger: logging.Logger) -> bool:
@@ -167,10 +167,10 @@ def _record(name: str, number: int, line: bytes) -> logging.LogRecord:
     return logging.LogRecord(name, number, __file__, 0, line.decode(), (), None, "write")
 
 
-def _write_asked(number: int, name: str, given: tuple[Any, ...]) -> None:
-    if number < _asked_level[0]:
+def _write_to_handlers(number: int, name: str, given: tuple[Any, ...]) -> None:
+    if number < _handler_level[0]:
         return
-    for handler in _asked_for:
+    for handler in _handlers:
         if isinstance(handler, EventFile):
             handler.write_later(_line, given, at_once=number >= logging.ERROR)
         else:
@@ -192,9 +192,9 @@ def _line(
     return values.encode(shown)
 
 
-_asked_for: list[logging.Handler] = []
+_handlers: list[logging.Handler] = []
 """Handlers set by `configure_logs`."""
-_asked_level: list[int] = [logging.INFO]
+_handler_level: list[int] = [logging.INFO]
 
 
 def configure_logs(
@@ -233,8 +233,8 @@ def configure_logs(
         except OSError as error:
             guard.log.warning("tracereel: no event log in %s: %s", path, error)
             return False
-    old, _asked_for[:] = list(_asked_for), handlers
-    _asked_level[0] = _LEVELS[level]
+    old, _handlers[:] = list(_handlers), handlers
+    _handler_level[0] = _LEVELS[level]
     for handler in old:
         handler.close()
     return True

@@ -21,6 +21,7 @@ from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from tracereel._runtime import gevent_compat, guard
+from tracereel._telemetry.compat import histogram_fields
 
 MAX_VALUES: Final = 200
 """Distinct values of one label in one series; further values count as `other`."""
@@ -142,13 +143,13 @@ class CounterCell:
 class HistogramCell:
     """Buffer of one histogram child."""
 
-    __slots__ = ("_bounds", "_child", "_gathered", "_gathers", "_highest", "_second", "_sum")
+    __slots__ = ("_bounds", "_child", "_fields", "_gathered", "_highest", "_second", "_sum")
 
     def __init__(self, child: Histogram, *, gathers: bool) -> None:
         self._child = child
-        self._bounds: list[float] = getattr(child, "_upper_bounds", [])
         # prometheus_client has no bulk observe; values are added to its private fields.
-        self._gathers = gathers and hasattr(child, "_buckets") and hasattr(child, "_sum")
+        self._fields = histogram_fields(child) if gathers else None
+        self._bounds = self._fields.bounds if self._fields is not None else ()
         self._gathered = [0] * len(self._bounds)
         self._sum = 0.0
         self._second = -1
@@ -162,7 +163,7 @@ class HistogramCell:
             if trace_id is not None and len(trace_id) <= _EXEMPLAR_LIMIT:
                 self._child.observe(value, {"trace_id": trace_id})
                 return
-        if self._gathers:
+        if self._fields is not None:
             self._gathered[bisect_left(self._bounds, value)] += 1
             self._sum += value
         else:
@@ -170,27 +171,25 @@ class HistogramCell:
 
     def hand_on(self) -> None:
         """Add the buffered values to the child."""
-        if any(self._gathered):
-            buckets, total = self._child._buckets, self._child._sum  # noqa: SLF001
-            total.inc(self._sum)
+        if self._fields is not None and any(self._gathered):
+            self._fields.total.inc(self._sum)
             for place, count in enumerate(self._gathered):
                 if count:
-                    buckets[place].inc(count)
+                    self._fields.buckets[place].inc(count)
             self._gathered = [0] * len(self._bounds)
             self._sum = 0.0
 
     def move(self, child: Histogram) -> None:
         """Observe in another child, which gets the values so far; its buckets may differ."""
         self.hand_on()
-        if self._gathers:
-            before, after = self._child, HistogramCell(child, gathers=True)
-            if after._gathers:
-                counts = (bucket.get() for bucket in before._buckets)  # noqa: SLF001
-                for bound, count in zip(self._bounds, counts, strict=True):
-                    after._gathered[bisect_left(after._bounds, bound)] += count
-                after._sum = before._sum.get()  # noqa: SLF001
+        if self._fields is not None:
+            after = HistogramCell(child, gathers=True)
+            if after._fields is not None:
+                for bound, bucket in zip(self._bounds, self._fields.buckets, strict=True):
+                    after._gathered[bisect_left(after._bounds, bound)] += bucket.get()
+                after._sum = self._fields.total.get()
                 after.hand_on()
-        self._child, self._gathers = child, False
+        self._child, self._fields = child, None
 
 
 class GaugeCell:

@@ -26,22 +26,22 @@ RATE_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 100
 CALL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 
-class Asked(MetricWrapperBase):
+class RefreshedMetric(MetricWrapperBase):
     """Metric with a refresh callback that runs when it is collected."""
 
-    ask: Callable[[], None] | None = None
+    refresh: Callable[[], None] | None = None
 
     def collect(self) -> Iterable[Metric]:
-        if self.ask is not None:
-            self.ask()
+        if self.refresh is not None:
+            self.refresh()
         return super().collect()
 
 
-class AskedGauge(Asked, Gauge):
+class RefreshedGauge(RefreshedMetric, Gauge):
     """Gauge with a refresh callback."""
 
 
-class AskedCounter(Asked, CollectedCounter):
+class RefreshedCounter(RefreshedMetric, CollectedCounter):
     """Counter with a refresh callback."""
 
 
@@ -184,7 +184,7 @@ class SeriesSet:
             " these that did not fail (succeeded)."
         )
         self.runs = Series(
-            self._register(Counter, AskedCounter, semconv.SDK_RUNS, stages, ("stage",)),
+            self._register(Counter, RefreshedCounter, semconv.SDK_RUNS, stages, ("stage",)),
             ("stage",),
             CounterCell,
         )
@@ -198,7 +198,7 @@ class SeriesSet:
         )
         self.spooled_events = self._register(
             Gauge,
-            AskedGauge,
+            RefreshedGauge,
             semconv.SDK_SPOOLED_EVENTS,
             "Events that wait for the collector.",
             (),
@@ -206,7 +206,7 @@ class SeriesSet:
         )
         self.spooled_bytes = self._register(
             Gauge,
-            AskedGauge,
+            RefreshedGauge,
             semconv.SDK_SPOOLED_BYTES,
             "Bytes that wait for the collector.",
             (),

@@ -21,7 +21,7 @@ from tracereel._telemetry.metric_buffer import (
     Series,
     in_turn,
 )
-from tracereel._telemetry.metric_definitions import Asked, SeriesSet
+from tracereel._telemetry.metric_definitions import RefreshedMetric, SeriesSet
 
 Event = Mapping[str, Any]
 
@@ -134,11 +134,11 @@ class Metrics(SeriesSet):
         in_turn(self.spooled_events.set, events)
         in_turn(self.spooled_bytes.set, size)
 
-    def ask_when_collected(self, ask: Callable[[], None]) -> None:
+    def refresh_when_collected(self, refresh: Callable[[], None]) -> None:
         """Register a callback that refreshes gauges and run counts before collection."""
         for metric in (self.spooled_events, self.spooled_bytes, self.runs.metric):
-            if isinstance(metric, Asked):
-                metric.ask = ask
+            if isinstance(metric, RefreshedMetric):
+                metric.refresh = refresh
 
     def set_tokens(self, provider: str, tokens: float) -> None:
         """Set the tokens that are left in a provider's quota."""

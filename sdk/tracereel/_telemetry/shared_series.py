@@ -4,7 +4,7 @@ Their names are not reserved in the registry: a program that registers a metric 
 kind and labels gets it, with the counts so far, and from then on the SDK counts in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -13,6 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from tracereel._runtime import guard
+from tracereel._telemetry.compat import label_names, registered_collector
 from tracereel._telemetry.metric_buffer import Series, in_turn
 
 
@@ -55,11 +56,10 @@ def registered(
     labels: Sequence[str],
 ) -> MetricWrapperBase | bool | None:
     """Return a metric that is registered by this name; False if its shape is another."""
-    known: Mapping[str, object] = getattr(registry, "_names_to_collectors", {})
-    there = known.get(name)
+    there = registered_collector(registry, name)
     if there is None:
         return None
-    if isinstance(there, kind) and tuple(getattr(there, "_labelnames", ())) == tuple(labels):
+    if isinstance(there, kind) and label_names(there) == tuple(labels):
         return there
     guard.warn_once(
         f"metric:{name}",

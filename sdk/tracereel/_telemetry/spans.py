@@ -1,11 +1,7 @@
 """OpenTelemetry spans of executions: choice of provider, start and end."""
 
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from opentelemetry import context as otel_context
@@ -15,7 +11,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
     NonRecordingSpan,
-    ProxyTracer,
     ProxyTracerProvider,
     Span,
     SpanContext,
@@ -29,21 +24,12 @@ from opentelemetry.trace import (
 from tracereel import semconv
 from tracereel._runtime import guard
 from tracereel._runtime.clock import random_id
+from tracereel._telemetry.compat import global_tracer_provider
 from tracereel._telemetry.event_log import has_handlers, write_to_stderr
 
-_UNKNOWN: Final[Any] = object()
-_asked: Final[list[bool]] = []
-_searched: Final[list[bool]] = []
 MAX_MARKS: Final = 128
 """Maximum number of events and of attributes kept of a span, as in OpenTelemetry's SDK."""
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-_INSTALLED: Final = (
-    "site-packages",
-    "dist-packages",
-    str(Path(os.__file__).parent),
-    str(Path(__file__).parents[1]),
-)
-"""Parts of the paths of modules that are not the program's own."""
 (_SPAN,) = trace.set_span_in_context(INVALID_SPAN, Context())
 """Context key of the current span, read once because the lookup is expensive."""
 
@@ -86,7 +72,7 @@ class Spans:
     The global provider is looked up at each start because programs may set it late; it is never set
     here. Without a provider, or with one that only the SDK listens to, a span only has ids: a real one
     would not be exported, and would make up most of the cost of a traced call. Without a provider, the
-    program learns that its own spans are lost, if `says_lost`.
+    first start says how the program's own spans are recorded, if `says_lost`.
     """
 
     def __init__(
@@ -122,10 +108,10 @@ class Spans:
         here = otel_context.get_current() if context is None else context
         current = here.get(_SPAN)
         if tracer is None or not getattr(self._tracer_of, "wants_own_spans", True):
-            loses = tracer is None and self._says_lost
-            if loses and not _searched:
-                _search_tracers()
-            started = _unseen(here, current, _LostSpan if loses else _OwnSpan)
+            if tracer is None and self._says_lost:
+                self._says_lost = False
+                _warn_of_lost_spans()
+            started = _unseen(here, current)
             # One attribute, because few programs add events to the span.
             started.span.about = name, kind, current, start_ns, self._on_marked  # type: ignore[attr-defined]
             return started
@@ -156,7 +142,7 @@ class Spans:
         return span
 
     def _choose(self) -> Tracer | None:
-        provider = self._given or _global_provider()
+        provider = self._given or global_tracer_provider()
         if self._tracer is None or self._tracer_of is not provider:
             if provider is None or isinstance(provider, ProxyTracerProvider):
                 return None
@@ -164,18 +150,6 @@ class Spans:
             self._tracer_of = provider
             self._on_provider(provider)
         return self._tracer
-
-
-def _global_provider() -> trace.TracerProvider | None:
-    """Return the program's provider without reading the environment, if possible."""
-    # Until a provider is set, the public function reads an environment variable on each call, which
-    # costs as much as writing an event. It is called once before the private name is read.
-    if _asked:
-        provider: trace.TracerProvider | None = getattr(trace, "_TRACER_PROVIDER", _UNKNOWN)
-        if provider is not _UNKNOWN:
-            return provider
-    _asked.append(True)
-    return trace.get_tracer_provider()
 
 
 def _with_span(here: Context, span: Span) -> Context:
@@ -210,46 +184,10 @@ class _OwnSpan(NonRecordingSpan):
         )
 
 
-class _LostSpan(_OwnSpan):
-    """Span of a program without a tracer provider; warns if the program uses it as its own.
-
-    Without a provider, every span that the program starts is the current one.
-    """
-
-    def set_attribute(self, key: str, value: Any) -> None:  # noqa: ARG002
-        _warn_of_lost_spans()
-
-    def set_attributes(self, attributes: Any) -> None:  # noqa: ARG002
-        _warn_of_lost_spans()
-
-    def end(self, end_time: int | None = None) -> None:
-        if end_time is None:
-            _warn_of_lost_spans()
-        super().end(end_time)
-
-
-def _search_tracers() -> None:
-    """Warn before the first span is lost, if a module of the program uses OpenTelemetry by then."""
-    _searched.append(True)
-    used = {id(trace), id(sys.modules.get("opentelemetry")), id(trace.get_tracer)}
-    for name, module in list(sys.modules.items()):
-        # OpenTelemetry's outermost package has no file.
-        if not isinstance(module, ModuleType) or name == "opentelemetry":
-            continue
-        # Not the module's own lookup, which may load it.
-        names = object.__getattribute__(module, "__dict__")
-        file = names.get("__file__")
-        if isinstance(file, str) and any(place in file for place in _INSTALLED):
-            continue
-        for value in list(names.values()):
-            if id(value) in used or type(value) is ProxyTracer:
-                _warn_of_lost_spans()
-                return
-
-
 _LOST: Final = (
     "tracereel: spans that this program starts itself are not recorded, because it has no tracer"
     " provider; call tracereel.configure() at its start, or set a provider"
+    " (TRACEREEL_SET_TRACER_PROVIDER=0 if it needs none)"
 )
 
 
@@ -258,7 +196,7 @@ def _warn_of_lost_spans() -> None:
         write_to_stderr(_LOST)
 
 
-def _unseen(here: Context, current: object, kind: type[NonRecordingSpan]) -> StartedSpan:
+def _unseen(here: Context, current: object) -> StartedSpan:
     """Return a non-recording span that is current in a copy of the context."""
     around = current.get_span_context() if isinstance(current, Span) else None
     if around is not None and around.is_valid:
@@ -268,7 +206,7 @@ def _unseen(here: Context, current: object, kind: type[NonRecordingSpan]) -> Sta
     else:
         trace_id, span_id, parent_span_id = random_id(128), random_id(64), None
         own = SpanContext(trace_id, span_id, False, _SAMPLED)  # noqa: FBT003, RUF100
-    span = kind(own)
+    span = _OwnSpan(own)
     return StartedSpan(
         span,
         trace_id.to_bytes(16).hex(),

@@ -137,7 +137,7 @@ def _given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def asked(client: Client, trace_ids: Sequence[str]) -> dict[str, RunAsked]:
-    """Return what runs were asked and answered last, by trace id."""
+    """Return the last question and answer of each run, by trace id."""
     found: dict[str, RunAsked] = {}
     for start in range(0, len(trace_ids), _MAX_ASKED):
         found |= client.asked(trace_ids[start : start + _MAX_ASKED])

@@ -79,7 +79,7 @@ def configured(given: Mapping[str, object], environ: Mapping[str, str]) -> Itera
 
 
 def own_spans(settings: config.Config) -> Check:
-    """Say what it takes that spans which a program starts itself are recorded."""
+    """Report in which programs spans that the program starts itself are recorded."""
     how = "a program that calls tracereel.configure() or sets a tracer provider"
     if settings.set_tracer_provider:
         how = "every program"
@@ -105,12 +105,12 @@ def reachable(
         advice = f"{hint}set TRACEREEL_ENDPOINT"
         yield Check("reachable", "collector", "fail", f"unreachable: {error}", advice)
         return
-    said = _shown_body(health)
+    body = _shown_body(health)
     if health.status != 200:
         advice = "is this the address of a tracereel collector?"
-        yield Check("reachable", "collector", "fail", f"unhealthy: {said}", advice)
+        yield Check("reachable", "collector", "fail", f"unhealthy: {body}", advice)
         return
-    yield Check("reachable", "collector", "ok", f"healthy: {client.endpoint}, {said}")
+    yield Check("reachable", "collector", "ok", f"healthy: {client.endpoint}, {body}")
     yield from _version_agrees(health, installed)
     yield from _ready(client)
     yield from _key(client, events_wait=events_wait)

@@ -14,6 +14,8 @@ from tracereel.content import (
     Part,
     ToolCallContent,
     ValueContent,
+    answered,
+    asked,
 )
 
 _ROLE_STYLES: Final = {"user": "cyan", "assistant": "green", "tool": "yellow"}
@@ -32,6 +34,16 @@ def content_lines(
         yield from _values(content, terminal)
 
 
+def question_and_answer(content: Content) -> tuple[str, str]:
+    """Return the last question and the last answer of a step; empty if it has none."""
+    if isinstance(content, ModelCallContent):
+        sides = [[each.model_dump() for each in side] for side in (content.input, content.output)]
+        return asked(sides[0]) or "", answered(sides[1]) or ""
+    if isinstance(content, ValueContent):
+        return content.asked or "", content.answered or ""
+    return "", ""
+
+
 def _model_call(
     content: ModelCallContent, terminal: Terminal, *, everything: bool
 ) -> Iterator[str]:
@@ -43,7 +55,7 @@ def _model_call(
         note = f"{shown} earlier messages, as in step {content.earlier_step} (--all shows them)"
         yield ""
         yield terminal.paint(terminal.shown(clean(note)), "dim")
-    answered: set[str | None] = {
+    done: set[str | None] = {
         part.id
         for message in content.input[shown:]
         for part in message.parts
@@ -53,7 +65,7 @@ def _model_call(
         if content.cut is not None and content.cut.at == number:
             yield ""
             yield terminal.paint(f"({content.cut.removed} messages were removed here)", "dim")
-        if not _is_answered(message, answered):
+        if not _is_answered(message, done):
             yield from _message(message, terminal, results)
     for message in content.output:
         yield from _message(message, terminal, {}, label="answer")

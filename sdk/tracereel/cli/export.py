@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", choices=("events", "spans", "scores"), default="events")
     parser.add_argument("--format", choices=("ndjson", "parquet"), default="ndjson")
     parser.add_argument("--trace-id", metavar="ID", help="Only this run.")
-    parser.add_argument("--agent", metavar="NAME", help="Only what this agent did.")
+    parser.add_argument("--agent", metavar="NAME", help="Only records of this agent.")
     add_window(parser)
     connection.add_options(parser)
 

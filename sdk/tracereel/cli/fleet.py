@@ -32,6 +32,7 @@ from tracereel.fleet.pull import PullOutcome, PullSelection, pull
 from tracereel.fleet.report import as_html, as_json, as_junit
 from tracereel.fleet.runner import FleetRunError, run_all
 from tracereel.fleet.source import RevisionError, worktree
+from tracereel.fleet.storing import store
 from tracereel.fleet.verdicts import RunVerdict, VerdictsError
 from tracereel.tape.export import export
 from tracereel.tape.format import TapeError
@@ -46,9 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _configure_pull(actions.add_parser("pull", help="Write the tapes of chosen runs into a file."))
     _configure_run(actions.add_parser("run", help="Execute the runs of a file with this code."))
-    report = actions.add_parser("report", help="Show again what came of a run.")
+    report = actions.add_parser("report", help="Show the report of a finished run.")
     report.add_argument("verdicts", metavar="VERDICTS", help="The file that `run` has written.")
     _add_report(report)
+    report.set_defaults(baseline=None)
     promote = actions.add_parser("promote", help="Make a pytest of the example of each group.")
     promote.add_argument("file", metavar="FILE", help="The file that `pull` has written.")
     promote.add_argument(
@@ -131,6 +133,13 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"Least share of conclusive runs ({_POLICY.min_coverage:g}).",
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="Store the report in the collector, for its page."
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", default="", help="Name of the stored report, such as a branch."
+    )
+    connection.add_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -161,7 +170,8 @@ def _pull(args: argparse.Namespace) -> int:
 
 def _pulled(outcome: PullOutcome, path: str) -> list[str]:
     paths = f" on {outcome.paths} paths" if outcome.paths else ""
-    size = f"{outcome.size / 1e6:.1f} MB"
+    small = outcome.size < 1e6
+    size = f"{outcome.size / 1e3:.0f} KB" if small else f"{outcome.size / 1e6:.1f} MB"
     lines = [f"{outcome.written} of {outcome.looked_at} runs{paths}, {size}, to {clean(path)}"]
     return lines + [f"left out, {why}: {count}" for why, count in outcome.left_out.most_common()]
 
@@ -187,11 +197,11 @@ def _compared(args: argparse.Namespace, file: FleetFile, baseline: Path | None) 
         run_all(file, settings, finished)
     if not args.json:
         print(f"verdicts: {clean(output)}")
-    return _report(args, summarize(found, read_prices(args.prices)))
+    return _report(args, found)
 
 
 def _shown(args: argparse.Namespace) -> int:
-    return _report(args, summarize(verdicts.read(args.verdicts), read_prices(args.prices)))
+    return _report(args, verdicts.read(args.verdicts))
 
 
 def _promote(args: argparse.Namespace) -> int:
@@ -215,8 +225,9 @@ def _promote(args: argparse.Namespace) -> int:
     return 0 if made == len(examples) else EXIT_NO
 
 
-def _report(args: argparse.Namespace, summary: FleetSummary) -> int:
+def _report(args: argparse.Namespace, found: list[RunVerdict]) -> int:
     """Print the report, write the files, and return the exit status of the policy."""
+    summary = summarize(found, read_prices(args.prices))
     policy = FleetPolicy(args.fail_on, args.min_coverage)
     for path, made in ((args.junit, as_junit), (args.html, _page)):
         if path:
@@ -226,7 +237,19 @@ def _report(args: argparse.Namespace, summary: FleetSummary) -> int:
         print_json(as_json(summary, policy))
     else:
         print_lines(lines_of(summary, policy, Terminal.of(sys.stdout)))
+    if args.keep:
+        _keep(args, found, summary, policy)
     return EXIT_NO if policy.failures(summary) else 0
+
+
+def _keep(
+    args: argparse.Namespace, found: list[RunVerdict], summary: FleetSummary, policy: FleetPolicy
+) -> None:
+    client = client_of(args)
+    kept = store(client, found, summary, policy, name=args.name, baseline=args.baseline or "")
+    left_out = f"; {kept.left_out} reports were left out" if kept.left_out else ""
+    where = f"{client.endpoint}/#/fleet/{kept.fleet_id}"
+    print(f"stored: {clean(where)}{left_out}", file=sys.stderr if args.json else sys.stdout)
 
 
 def _page(summary: FleetSummary, policy: FleetPolicy) -> bytes:

@@ -19,9 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--directory", metavar="DIR", help="Write a test and its tape into this folder."
     )
     where.add_argument("--tape", metavar="FILE", help="Write the redacted tape alone.")
-    parser.add_argument(
-        "--name", help="What the test is called (default: the agent and the trace)."
-    )
+    parser.add_argument("--name", help="Name of the test (default: the agent and the trace).")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ BASE_COMMANDS: Final = {
     "demo": "Run the demo agent pipeline and record it.",
     "replay": "Show what happened in a run, step by step.",
     "export": "Export recorded events, spans or scores as NDJSON or Parquet.",
+    "import": "Import history: of Langfuse, OTLP files, or exported events.",
     "traces": "Find runs.",
     "trace": "Show a run as a tree.",
     "tail": "Watch what the collector receives, live.",
@@ -25,12 +26,12 @@ BASE_COMMANDS: Final = {
     "verify": "Check that a change fixes failing runs and keeps good ones as they are.",
     "bisect": "Find the first commit with which a run is replayed differently.",
     "test-from": "Make a pytest from a recorded run.",
-    "doctor": "Say what is configured, reachable, writable and installed.",
+    "doctor": "Check settings, connections, directories and installed packages.",
     "ship": "Deliver the events that ended processes left behind.",
     "version": "Print the version.",
 }
 """Commands of the base install; the module of each has the functions `configure` and `run`."""
-_MODULES: Final = {"test-from": "make_test"}
+_MODULES: Final = {"test-from": "make_test", "import": "import_history"}
 """Modules that are not named like their command."""
 
 COLLECTOR_COMMANDS: Final = {

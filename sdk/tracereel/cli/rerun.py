@@ -30,8 +30,8 @@ _NEXT: Final = {
     "report": "Real calls from the first difference on: --mode live-after, or --fork.",
 }
 _FLAGS: Final = {
-    "--fork": "Record what comes of it as a run of its own: calls are served up to where a change"
-    " leads elsewhere, and made for real from there on.",
+    "--fork": "Record the result as a new run: calls are served until a change has an effect, and made"
+    " for real from there on.",
     "--keep": "Store the result at the collector, to show with the run; a fork is always stored.",
     "--freeze": "Time, random numbers and UUIDs as in every replay.",
 }
@@ -48,18 +48,18 @@ _REPEATABLE: Final = {
     "--result": (
         _CHANGE,
         (
-            "What a call gives instead: its name or number, and a value (a text needs no quotes;"
+            "Another result of a call: its name or number, and a value (a text needs no quotes;"
             " of an object, the fields that change)."
         ),
     ),
     "--choose": (
         _CHANGE,
-        "What a decision comes out as instead: one of its candidates, if it was recorded with any.",
+        "Outcome of a decision instead: one of its candidates, if it was recorded with any.",
     ),
     "--choose-any": (_CHANGE, "The same, also with a value that was no candidate."),
     "--argument": (
         _CHANGE,
-        "What a live call is given instead, as in model-small.temperature=0.",
+        "Argument of a live call instead, as in model-small.temperature=0.",
     ),
 }
 
@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="Re-execute the run: call this function (the recorded entry point if none is named);"
         " calls to models and tools are served from the tape.",
     )
-    group.add_argument("--mode", choices=MODES, default="strict", help="What a divergence does.")
+    group.add_argument("--mode", choices=MODES, default="strict", help="Reaction to a divergence.")
     group.add_argument(
         "--fork-at",
         type=connection.positive,
@@ -191,7 +191,7 @@ def _report_of(
     if refused or again.report.refused:
         return failed(args.command, refused or again.report.refused, EXIT_NO)
     if again.report.divergences and _changes(args):
-        print("To see what comes of a change, and record it as a run of its own: --fork.")
+        print("To see the effect of a change, and record it as a new run: --fork.")
     elif again.report.divergences and args.mode in _NEXT:
         print(_NEXT[args.mode])
     return 0 if again.report.identical else EXIT_NO

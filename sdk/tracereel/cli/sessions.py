@@ -64,12 +64,12 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
             print_json(session.model_dump(mode="json"))
     else:
         lacking = [each.last_trace_id for each in found if not (each.asked or each.answered)]
-        said = asked(client, [each for each in lacking if each])
+        contents = asked(client, [each for each in lacking if each])
         found = [
             each.model_copy(
-                update=said[each.last_trace_id].model_dump(include={"asked", "answered"})
+                update=contents[each.last_trace_id].model_dump(include={"asked", "answered"})
             )
-            if each.last_trace_id in said
+            if each.last_trace_id in contents
             else each
             for each in found
         ]

@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deliver what waits and report what became of it."""
+    """Deliver waiting events and report the result."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     settings = connection.config_of(args)
     if args.spool_dir is not None and not settings.spool_dir.is_dir():

@@ -233,7 +233,7 @@ def _tool(details: Details) -> list[str]:
 
 
 def _step(details: Details) -> list[str]:
-    return _call(details, f"did {text(details, 'step_name') or 'a step'}")
+    return _call(details, f"step {text(details, 'step_name')}".strip())
 
 
 def _retrieval(details: Details) -> list[str]:

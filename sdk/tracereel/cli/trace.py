@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tracereel.cli.asking import add_options, collector_command, print_json, print_lines
-from tracereel.cli.content import content_lines
+from tracereel.cli.content import content_lines, question_and_answer
 from tracereel.cli.progress import progress
 from tracereel.cli.steps import duration, joined, money, number, text, tokens
 from tracereel.cli.terminal import Terminal, clean, display_width
@@ -57,18 +57,21 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
         )
     if args.json:
         print_json(trace.model_dump(mode="json", exclude_unset=True))
-    else:
-        print_lines(render(trace, terminal))
-        if args.step is not None:
-            with progress("reading"):
-                content = client.content(args.trace_id, args.step)
-            print_lines(content_lines(content, terminal, everything=args.all))
+        return 0
+    step = args.step or (trace.steps[0].id if trace.steps else None)
+    with progress("reading"):
+        content = client.content(args.trace_id, step) if step is not None else None
+    said = question_and_answer(content) if content is not None and args.step is None else ()
+    print_lines(render(trace, terminal, said))
+    if content is not None and args.step is not None:
+        print_lines(content_lines(content, terminal, everything=args.all))
     return 0
 
 
-def render(trace: Trace, terminal: Terminal) -> Iterator[str]:
-    """Yield the lines to print for a run."""
+def render(trace: Trace, terminal: Terminal, said: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines to print for a run; `said` is what was asked and answered."""
     yield from terminal.rows(_header(trace))
+    yield from terminal.rows(zip(("asked", "answered"), said, strict=False))
     yield ""
     yield from drawn(trace.steps, [step.depth for step in trace.steps], terminal)
 

@@ -85,10 +85,10 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 def with_asked(client: Client, runs: Sequence[Run]) -> list[Run]:
     """Return the runs with question and answer; those of spans are read from their content."""
     lacking = [run.trace_id for run in runs if run.spans and not (run.prompt or run.answer)]
-    said = asked(client, lacking)
+    found = asked(client, lacking)
     return [
         run.model_copy(update={"prompt": each.asked, "answer": each.answered})
-        if (each := said.get(run.trace_id))
+        if (each := found.get(run.trace_id))
         else run
         for run in runs
     ]

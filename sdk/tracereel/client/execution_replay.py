@@ -29,6 +29,15 @@ class AgentExecutionReplay:
         async with AsyncClient(*self._options) as client:
             return _document((await client.replay(trace_id)).raw)
 
+    async def get_events_by_trace(self, trace_id: str) -> list[dict[str, Any]]:
+        """Return the events of a run in order, without spans of other instrumentations.
+
+        Raises:
+            ClientError: the request failed.
+        """
+        timeline = (await self.replay(trace_id))["timeline"]
+        return [entry["details"] for entry in timeline if "event_type" in entry["details"]]
+
     def replay_sync(self, trace_id: str) -> dict[str, Any]:
         """Return the same as `replay`, for code that is not a coroutine.
 

@@ -85,7 +85,7 @@ class Run(Model):
 
 
 class RunAsked(Model):
-    """What a run was asked and answered last, from its spans."""
+    """Last question and answer of a run, from its spans."""
 
     trace_id: str
     asked: str | None = None

@@ -153,7 +153,7 @@ class Client(Transport):
         return self._of_trace(StepAlone, trace_id, params={"step": step, "alone": True})
 
     def content(self, trace_id: str, step: str) -> Content:
-        """Return what was said to and by the model, tool or agent of a step, in one form."""
+        """Return input and output of a step (model, tool or agent) in one form for all senders."""
         path = f"/v1/traces/{path_of(trace_id)}/steps/{path_of(step)}/content"
         answer = self.fetch_of_traces(path, (trace_id,))
         return self.validated(StepAnswer, {"content": self.document(answer.body)}).content

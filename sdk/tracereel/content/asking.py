@@ -65,7 +65,7 @@ def _marked(value: Any, role: str, names: Sequence[str], depth: int) -> str | No
             said = _marked(parsed(fields[name]), role, names, depth - 1)
             if said is not None:
                 return said
-    # The state of a graph by node, and arguments that hold it: the last one that says something.
+    # The state of a graph by node, and arguments that hold it: the last one that has a text.
     for each in reversed(list(fields.values())[:100]):
         inner = parsed(each)
         if not isinstance(inner, str):

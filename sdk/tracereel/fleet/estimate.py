@@ -1,4 +1,4 @@
-"""Cost of changed prompts: what they would cost against what the recorded ones did."""
+"""Cost of changed prompts, compared with that of the recorded ones."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ class CostEstimate:
     new_usd: float | None
     """Cost of the new calls, with the recorded completions and what is left of the cache."""
     asking_usd: float | None
-    """Cost of asking the new prompts once, with nothing in a cache."""
+    """Cost of the new calls, once each, with an empty cache."""
     unpriced: tuple[str, ...]
     """Models without a price."""
 

@@ -49,6 +49,7 @@ def described(tape: Tape) -> dict[str, Any]:
     return {
         "trace_id": tape.trace_id,
         "name": str(tape.header.get("name") or "")[:200],
+        "recorded_at": str(tape.header.get("started") or "")[:40],
         "agents": tuple(names["agent"]),
         "pipelines": tuple(names["pipeline"]),
     }
@@ -92,7 +93,7 @@ def verdict_of(report: Report, tape: Tape, root: str) -> RunVerdict:
         verdict=report.verdict,
         prompts=prompts,
         causes=causes,
-        text="" if report.verdict == "same" else str(report)[:MAX_TEXT],
+        text="" if report.verdict == "same" else _relative(str(report), root)[:MAX_TEXT],
         recorded_end=report.recorded.how if report.recorded is not None else "",
         end=report.ending.how if report.ending is not None else "",
         not_compared=tuple(report.not_compared),
@@ -119,7 +120,7 @@ def _cause(divergence: Divergence, report: Report, root: str) -> Cause:
 
 
 def _is_of_ending(divergence: Divergence, report: Report) -> bool:
-    """Return whether a run differs there because it raised: an output, or what came no more."""
+    """Return whether an exception explains a divergence: another output, or missing calls."""
     if divergence.kind == "output":
         return True
     returned = report.recorded is not None and report.recorded.how != "raised"
@@ -139,6 +140,11 @@ def without_numbers(where: str) -> str:
         index, bracket, rest = part.partition("]")
         found += f"[*]{rest}" if bracket and index.isdecimal() else f"[{part}"
     return found
+
+
+def _relative(text: str, root: str) -> str:
+    """Return a report with the files of the working tree relative to it."""
+    return text.replace(f" at {Path(root).as_posix()}/", " at ")
 
 
 def _below(location: str, root: str) -> str:

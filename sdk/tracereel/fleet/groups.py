@@ -62,7 +62,7 @@ class FleetSummary:
     culprits: tuple[str, ...]
     networks: tuple[str, ...]
     not_compared: dict[str, int]
-    """What was not compared, with the number of runs."""
+    """Values that were not compared, with the number of runs."""
     cpu_seconds: float
     cost: CostEstimate | None = None
     """Cost of all changed prompts."""
@@ -74,7 +74,7 @@ class FleetSummary:
 
     @property
     def coverage(self) -> float:
-        """Share of the runs whose replay says something of the code."""
+        """Share of the runs whose replay has a verdict about the code."""
         covered = sum(self.counts[kind] for kind in _COVERED)
         return covered / self.total if self.total else 0.0
 

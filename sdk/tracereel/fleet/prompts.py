@@ -1,4 +1,4 @@
-"""Tokens of prompts that a change asks, against the recorded ones.
+"""Tokens of changed prompts, compared with the recorded ones.
 
 Tokens of a new prompt are counted by a tokenizer where there is one, else by the ratio of recorded
 tokens to characters. A cache of the provider serves the beginning of a prompt that it has seen, so
@@ -32,10 +32,10 @@ class PromptChange(msgspec.Struct, frozen=True, kw_only=True):
     """Changed prompts of one model."""
 
     model: str
-    """Model that is asked now."""
+    """Model that is called now."""
     provider: str = ""
     recorded_model: str = ""
-    """Model that was asked; empty if it is the same."""
+    """Model that was called; empty if it is the same."""
     calls: int = 0
     uncounted: int = 0
     """Calls without recorded tokens and without a tokenizer; they are in none of the sums."""

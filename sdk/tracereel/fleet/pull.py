@@ -17,7 +17,7 @@ from tracereel.tape.format import TapeError, parse
 
 Shape = TypeVar("Shape")
 AT_ONCE: Final = 100
-"""Tapes that one request asks for."""
+"""Tapes per request."""
 PAGE: Final = 500
 
 Pulled = Callable[[int, int | None], None]
@@ -45,7 +45,7 @@ class PullSelection:
 
 @dataclass(slots=True)
 class PullOutcome:
-    """What came of a pull."""
+    """Result of a pull."""
 
     looked_at: int = 0
     written: int = 0
@@ -70,7 +70,7 @@ def pull(
     """Write the tapes of the chosen runs into a file.
 
     Raises:
-        ClientError: the collector cannot be asked.
+        ClientError: the collector is unreachable or refuses.
     """
     outcome = PullOutcome()
     variety = Variety(selection.variety) if selection.variety else None

@@ -1,4 +1,4 @@
-"""What came of each run, as data: one line per run in a file that the reports are made from."""
+"""Verdicts of runs as data: one line per run in a file from which reports are made."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one run."""
+    """Verdict of one run, with its causes."""
 
     trace_id: str
     verdict: Verdict
@@ -52,6 +52,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
     pipelines: tuple[str, ...] = ()
     text: str = ""
     """Report of the replay, cut."""
+    recorded_at: str = ""
     recorded_end: str = ""
     """How the recorded run ended: `returned`, `raised` …"""
     end: str = ""
@@ -61,7 +62,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
     not_compared: tuple[str, ...] = ()
     process: Literal["fork", "fresh", "none"] = "none"
     culprit: str = ""
-    """What kept the worker from forking for each run."""
+    """Why the worker could not fork for each run."""
     network: str = ""
     """Why sockets that are not Python's had a network."""
     cpu_seconds: float = 0.0

@@ -19,11 +19,11 @@ from tracereel.fleet.verdicts import RunVerdict
 from tracereel.tape.text import printable
 
 Repair = Literal["fixed", "still_failing", "changed", "unknown"]
-"""What became of a failing run.
+"""Outcome of a failing run.
 
 `fixed`: it raised when it was recorded, and returns now. `still_failing`: it goes as recorded, or
 raises again. `changed`: it had returned and does otherwise now, which may be right. `unknown`: the
-replay does not say.
+replay is inconclusive.
 """
 REPAIRS: Final = ("fixed", "still_failing", "changed", "unknown")
 MIN_BUDGET: Final = 1_000
@@ -67,7 +67,7 @@ class RunSet:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What became of failing and of good runs."""
+    """Outcomes of failing and good runs."""
 
     failing: dict[Repair, tuple[RunVerdict, ...]]
     good: FleetSummary
@@ -118,7 +118,7 @@ def verify(
 
 
 def repair_of(verdict: RunVerdict) -> Repair:
-    """Return what became of a failing run."""
+    """Return the outcome of a failing run."""
     if verdict.kind in ("inconclusive", "flaky", "prompt_changed") or not verdict.recorded_end:
         return "unknown"
     if verdict.kind == "same" or verdict.end == "raised":

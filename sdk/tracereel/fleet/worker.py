@@ -228,7 +228,7 @@ class _Worker:
 
 
 def _threads() -> str:
-    """Return what threads this process has besides its main one and those of tracereel."""
+    """Name the threads of this process besides its main one and those of tracereel."""
     mine = threading.main_thread()
     own = [each for each in threading.enumerate() if isinstance(each, gevent_compat.OwnThread)]
     others = [each for each in threading.enumerate() if each is not mine and each not in own]

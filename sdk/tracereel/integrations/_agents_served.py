@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tracereel._core import replay_guard
 from tracereel.errors import NotAllowedError
-from tracereel.integrations import _framework_boundary, _packages
+from tracereel.integrations import _compat, _framework_boundary, _packages
 
 with _packages.needed("openai-agents"):
     from agents import tool as _tool
@@ -58,7 +58,7 @@ def _watch(owner: Any, name: str, given: Any) -> None:
 
 def _called(tool: Any, real: Any) -> Any:
     """Return the function that a tool gives: always the same one, which the SDK checks."""
-    if not callable(real) or getattr(tool, "_is_agent_tool", False):
+    if not callable(real) or _compat.is_agent_tool(tool):
         return real
     known = vars(tool).get(_KEPT)
     if known is not None and getattr(known, _REAL) is real:

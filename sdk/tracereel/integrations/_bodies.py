@@ -215,11 +215,11 @@ class StreamBody(ResponseBody):
 
     def _end(self) -> None:
         self._adapter.finish()
-        self._tell()
+        self._complete()
 
     def _break(self, error: BaseException) -> None:
         self._adapter.fail(error)
-        self._tell(error=error)
+        self._complete(error=error)
 
     def _leave(self) -> None:
         if self._is_done or self._adapter.is_complete:
@@ -227,9 +227,9 @@ class StreamBody(ResponseBody):
         else:
             self._now = time.perf_counter()
             self._adapter.abandon()
-            self._tell(abandoned=True)
+            self._complete(abandoned=True)
 
-    def _tell(self, *, abandoned: bool = False, error: BaseException | None = None) -> None:
+    def _complete(self, *, abandoned: bool = False, error: BaseException | None = None) -> None:
         adapter = self._adapter
         self.call.complete_with(
             adapter.result(),

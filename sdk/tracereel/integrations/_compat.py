@@ -38,6 +38,11 @@ def stainless_http(client: Any) -> Any:
     return vars(client).get("_client")
 
 
+def is_agent_tool(tool: Any) -> bool:
+    """Return whether a tool of the Agents SDK runs an agent."""
+    return bool(getattr(tool, "_is_agent_tool", False))
+
+
 def is_registered(processor: Any, provider: Any) -> bool:
     """Return whether a trace provider of the Agents SDK has a processor, if it can be known."""
     several = getattr(provider, "_multi_processor", None)

@@ -30,7 +30,7 @@ class Dialect:
     operation: str
     messages: Callable[[Body], Any]
     """Returns the input messages."""
-    said: Callable[[dict[str, Any]], list[Any]] = lambda _answer: []
+    output_messages: Callable[[dict[str, Any]], list[Any]] = lambda _answer: []
     """Returns the messages of a response."""
     results: Callable[[Body], Iterator[Result]] = lambda _body: iter(())
     """Yields tool results since the last message of the model."""
@@ -52,7 +52,7 @@ class Dialect:
             return type(asked) is not str
         if last.get("role") != "user" or type(last.get("content")) is not str:
             return True
-        return len(asked) > 1 and not _assistant_speaks(asked[-2])
+        return len(asked) > 1 and not _is_assistant(asked[-2])
 
 
 def _system_first(body: Body, system: str, messages: str) -> Any:
@@ -63,20 +63,20 @@ def _system_first(body: Body, system: str, messages: str) -> Any:
     return [first, *asked] if isinstance(asked, (list, tuple)) else [first, asked]
 
 
-def _since_the_model_spoke(messages: Any, speaks: Callable[[Any], bool]) -> list[Any]:
+def _after_last_response(messages: Any, is_response: Callable[[Any], bool]) -> list[Any]:
     """Return the messages after the model's last one, in order."""
     if not isinstance(messages, (list, tuple)):
         return []
-    return list(takewhile(lambda message: not speaks(message), reversed(messages)))[::-1]
+    return list(takewhile(lambda message: not is_response(message), reversed(messages)))[::-1]
 
 
-def _assistant_speaks(message: Any) -> bool:
+def _is_assistant(message: Any) -> bool:
     role = message.get("role") if type(message) is dict else get(message, "role")
     return role == "assistant" or role == "model"
 
 
 def _anthropic_results(body: Body) -> Iterator[Result]:
-    for message in _since_the_model_spoke(body.get("messages"), _assistant_speaks):
+    for message in _after_last_response(body.get("messages"), _is_assistant):
         content = message.get("content") if type(message) is dict else get(message, "content")
         if type(content) is str:
             continue
@@ -88,24 +88,24 @@ def _anthropic_results(body: Body) -> Iterator[Result]:
 
 
 def _chat_results(body: Body) -> Iterator[Result]:
-    for message in _since_the_model_spoke(body.get("messages"), _assistant_speaks):
+    for message in _after_last_response(body.get("messages"), _is_assistant):
         if get(message, "role") in ("tool", "function"):
             call_id, name = text(get(message, "tool_call_id")), text(get(message, "name"))
             yield Result(call_id, name, get(message, "content"))
 
 
 def _responses_results(body: Body) -> Iterator[Result]:
-    def speaks(item: Any) -> bool:
+    def is_response(item: Any) -> bool:
         # The model's items precede the results in the input, in any order.
-        return get(item, "type") in ("message", "reasoning") or _assistant_speaks(item)
+        return get(item, "type") in ("message", "reasoning") or _is_assistant(item)
 
-    for item in _since_the_model_spoke(body.get("input"), speaks):
+    for item in _after_last_response(body.get("input"), is_response):
         if get(item, "type") in ("function_call_output", "custom_tool_call_output"):
             yield Result(text(get(item, "call_id")), None, get(item, "output"))
 
 
 def _google_results(body: Body) -> Iterator[Result]:
-    for content in _since_the_model_spoke(body.get("contents"), _assistant_speaks):
+    for content in _after_last_response(body.get("contents"), _is_assistant):
         parts = get(content, "parts")
         for part in parts if isinstance(parts, (list, tuple)) else ():
             answer = get(part, "functionResponse", "function_response")
@@ -124,21 +124,21 @@ ANTHROPIC: Final = Dialect(
     provider="anthropic",
     operation="chat",
     messages=lambda body: _system_first(body, "system", "messages"),
-    said=lambda answer: [{"role": "assistant", "content": answer.get("content")}],
+    output_messages=lambda answer: [{"role": "assistant", "content": answer.get("content")}],
     results=_anthropic_results,
 )
 CHAT: Final = Dialect(
     provider="openai",
     operation="chat",
     messages=lambda body: body.get("messages"),
-    said=_choices,
+    output_messages=_choices,
     results=_chat_results,
 )
 RESPONSES: Final = Dialect(
     provider="openai",
     operation="chat",
     messages=lambda body: _system_first(body, "instructions", "input"),
-    said=lambda answer: items(answer.get("output")),
+    output_messages=lambda answer: items(answer.get("output")),
     results=_responses_results,
     asked_in="input",
 )
@@ -146,7 +146,7 @@ COMPLETIONS: Final = Dialect(
     provider="openai",
     operation="text_completion",
     messages=lambda body: body.get("prompt"),
-    said=_choices,
+    output_messages=_choices,
     is_conversation=False,
 )
 EMBEDDINGS: Final = Dialect(
@@ -159,7 +159,7 @@ DECISIONS: Final = Dialect(
     provider="openai",
     operation="decisions",
     messages=lambda body: body.get("input"),
-    said=answers_of,
+    output_messages=answers_of,
     is_conversation=False,
     has_decisions=True,
 )
@@ -168,7 +168,9 @@ GOOGLE: Final = Dialect(
     provider="google",
     operation="generate_content",
     messages=lambda body: _system_first(body, "systemInstruction", "contents"),
-    said=lambda answer: [mapping(each).get("content") for each in items(answer.get("candidates"))],
+    output_messages=lambda answer: [
+        mapping(each).get("content") for each in items(answer.get("candidates"))
+    ],
     results=_google_results,
     asked_in="contents",
 )
@@ -182,5 +184,5 @@ LANGCHAIN: Final = Dialect(
     provider="langchain",
     operation="chat",
     messages=lambda body: body.get("messages"),
-    said=lambda answer: items(answer.get("messages")),
+    output_messages=lambda answer: items(answer.get("messages")),
 )

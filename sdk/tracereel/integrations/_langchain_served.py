@@ -163,5 +163,5 @@ def _function_of(owner: Any) -> Any:
 
 def _effect_of(tool: BaseTool) -> str:
     """Return the effect of a tool from its metadata or its traced function."""
-    said = (tool.metadata or {}).get(EFFECT)
-    return said or getattr(_function_of(tool), "__tracereel_effect__", None) or ""
+    effect = (tool.metadata or {}).get(EFFECT)
+    return effect or getattr(_function_of(tool), "__tracereel_effect__", None) or ""

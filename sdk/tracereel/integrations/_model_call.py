@@ -127,7 +127,7 @@ class ModelCall:
         if self._scope is not None:
             self._scope.detach()
 
-    def asked(self, body: dict[str, Any]) -> None:
+    def add_request(self, body: dict[str, Any]) -> None:
         """Add what only the client knows of the request: tools and options."""
         for name, value in body.items():
             if self._body.get(name) is None:
@@ -191,7 +191,7 @@ class ModelCall:
             if self.dialect.has_decisions:
                 self._decided(data)
             if self._scope is not None and self._scope.captures:
-                self._say(answer)
+                self._record_messages(answer)
             self._close(None)
             return
         normalizer = BatchResultNormalizer(
@@ -206,13 +206,13 @@ class ModelCall:
         for event in decision_events(self._body, data, captures=captures, duration_ms=elapsed):
             self._add(event)
 
-    def _say(self, data: dict[str, Any]) -> None:
+    def _record_messages(self, data: dict[str, Any]) -> None:
         """Record the messages of a response."""
-        said = [each for each in self.dialect.said(data) if each is not None]
+        messages = [each for each in self.dialect.output_messages(data) if each is not None]
         if not self._recorder.config.store_thinking:
-            said = without_thinking(said)
-        if said:
-            self.execution.notes["output_messages"] = self._recorder.content.messages(said)
+            messages = without_thinking(messages)
+        if messages:
+            self.execution.notes["output_messages"] = self._recorder.content.messages(messages)
 
     def complete_with(
         self,
@@ -237,7 +237,7 @@ class ModelCall:
         model = None if answer.model == UNKNOWN_MODEL else answer.model
         self._note(answer.usage, model, answer.stop_reason_raw, ids)
         if calls:
-            self._memory.asked(calls)
+            self._memory.remember(calls)
         if (scope := self._scope) is not None:
             self._describe(scope, answer, data, timings)
         for event in answer.events[:MAX_MESSAGES]:
@@ -316,7 +316,7 @@ class ModelCall:
         if answer.problems:
             extra["problems"] = [each.code for each in answer.problems[:MAX_MESSAGES]]
         if scope.captures:
-            self._say(data)
+            self._record_messages(data)
         if timings is not None:
             if timings.first_token_seconds is not None:
                 first = max(0, round(timings.first_token_seconds * 1000))
@@ -467,7 +467,7 @@ def begin(
         return None
     for outer in _framework_calls.get():
         if not outer.ended:
-            outer.asked(body if isinstance(body, dict) else {})
+            outer.add_request(body if isinstance(body, dict) else {})
             return InnerCall(outer, dialect)
     try:
         asked = body if isinstance(body, dict) else {}

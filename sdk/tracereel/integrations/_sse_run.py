@@ -18,7 +18,7 @@ from tracereel.failures import (
     ClassifiedError,
 )
 from tracereel.integrations._sse_frames import Frame, FrameReader
-from tracereel.integrations._sse_tools import SseToolError, Tools, tells_end
+from tracereel.integrations._sse_tools import SseToolError, Tools, is_end_frame
 from tracereel.providers.reading import get, mapping, text
 from tracereel.providers.usage import usage_of
 
@@ -128,17 +128,17 @@ class SseRun(OutputStream):
                 self.tools.end_waiting()
             self._token(payload)
             return
-        said = mapping(payload)
-        if kind == MESSAGE and (named := text(said.get("type"))) is not None:
+        data = mapping(payload)
+        if kind == MESSAGE and (named := text(data.get("type"))) is not None:
             kind = named
         kind = self._settings.names.get(kind, kind)
-        self._identify(said)
+        self._identify(data)
         if self.outcome is not None:
             return
         if kind not in KINDS:
             self._ignored += 1
             return
-        if kind != "token" and not said:
+        if kind != "token" and not data:
             # `done` and `error` end the run even with invalid data.
             self._malformed += payload is None
             if kind == "tool_status":
@@ -149,20 +149,20 @@ class SseRun(OutputStream):
         if kind == "token":
             self._token(frame.data if payload is None else payload)
         elif kind == "tool_status":
-            self._tool(said)
+            self._tool(data)
         elif kind == "done":
-            self._done(said)
+            self._done(data)
             self._end("done")
         else:
-            self._failed(said, frame.data if payload is None else payload)
+            self._failed(data, frame.data if payload is None else payload)
             self._end("error")
 
-    def _identify(self, said: dict[str, Any]) -> None:
-        thread = get(said, "threadId", "thread_id", "sessionId", "session_id")
+    def _identify(self, data: dict[str, Any]) -> None:
+        thread = get(data, "threadId", "thread_id", "sessionId", "session_id")
         if isinstance(thread, str) and thread and thread != self.thread_id:
             self.thread_id = thread
             self._scope.adopt_thread(thread)
-        run_id = text(get(said, "runId", "run_id"))
+        run_id = text(get(data, "runId", "run_id"))
         if run_id is not None and self.run_id is None:
             self.run_id = values.text(run_id, values.SHORT_LIMIT)
 
@@ -182,23 +182,23 @@ class SseRun(OutputStream):
                 self.first_tick = self._tick
         super().add(piece)
 
-    def _tool(self, said: dict[str, Any]) -> None:
+    def _tool(self, data: dict[str, Any]) -> None:
         tools = self.tools
-        if tools is not None and tools.knows(said) and not tells_end(said):
+        if tools is not None and tools.knows(data) and not is_end_frame(data):
             return  # progress report
-        if tools is not None and tells_end(said) and tools.end(said):
+        if tools is not None and is_end_frame(data) and tools.end(data):
             return
         if tools is not None:
             tools.end_waiting()
-        self._begin_round(said)
+        self._begin_round(data)
         if tools is not None:
-            tools.begin(said, self._round)
-            if tells_end(said):
-                tools.end(said)
+            tools.begin(data, self._round)
+            if is_end_frame(data):
+                tools.end(data)
 
-    def _begin_round(self, said: dict[str, Any]) -> None:
+    def _begin_round(self, data: dict[str, Any]) -> None:
         """Start a round for a tool call, unless it belongs to the current round."""
-        mark: object = get(said, "round")
+        mark: object = get(data, "round")
         if mark is None and self._settings.rounds == "streams":
             mark = ("stream", self.streams)
         if mark is not None and mark == self._round_mark:
@@ -209,27 +209,27 @@ class SseRun(OutputStream):
         self._round += 1
         self._scope.execution.round(limit=self._settings.round_limit)
 
-    def _done(self, said: dict[str, Any]) -> None:
-        sources = said.get("sources")
+    def _done(self, data: dict[str, Any]) -> None:
+        sources = data.get("sources")
         if isinstance(sources, list):
             self._sources = sources
-        chunks = get(said, "contextChunkIds", "context_chunk_ids")
+        chunks = get(data, "contextChunkIds", "context_chunk_ids")
         if isinstance(chunks, list):
             self._chunk_ids = chunks
         execution = self._scope.execution
-        if (usage := usage_of(said)) is not None:
+        if (usage := usage_of(data)) is not None:
             execution.add_usage(
                 prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
             )
-        execution.set(llm_model=text(said.get("model")))
+        execution.set(llm_model=text(data.get("model")))
 
-    def _failed(self, said: dict[str, Any], data: Any) -> None:
-        found = get(said, "message", "error", "detail")
+    def _failed(self, fields: dict[str, Any], data: Any) -> None:
+        found = get(fields, "message", "error", "detail")
         message = found if isinstance(found, str) else get(found, "message")
         if message is None and isinstance(data, str):
             message = data
         code, category, stage = (
-            get(said, name, f"error_{name}") or get(mapping(found), name)
+            get(fields, name, f"error_{name}") or get(mapping(found), name)
             for name in ("code", "category", "stage")
         )
         self.failure = SseAgentError(
@@ -275,36 +275,36 @@ class SseRun(OutputStream):
         state = None
         if self.thread_id is not None:
             state = "resumed" if self.thread_id == self._asked_thread else "new"
-        said: dict[str, Any] = {
+        found: dict[str, Any] = {
             "run_id": self.run_id,
             "session_state": state,
             "streams": self.streams,
             "output_items": self.items,
         }
         if self.first_tick is not None and self._last_tick is not None:
-            said["time_to_first_token_ms"] = self._scope.since_begin_ms(self.first_tick)
-            said["longest_gap_ms"] = self._longest_gap // 1_000_000
+            found["time_to_first_token_ms"] = self._scope.since_begin_ms(self.first_tick)
+            found["longest_gap_ms"] = self._longest_gap // 1_000_000
             seconds = (self._last_tick - self.first_tick) / 1e9
             if self.items > 1 and seconds > 0:
-                said["tokens_per_second"] = round((self.items - 1) / seconds, 3)
+                found["tokens_per_second"] = round((self.items - 1) / seconds, 3)
         if self.tools is not None and self.tools.calls:
-            said["tool_calls"] = self.tools.calls
+            found["tool_calls"] = self.tools.calls
         if (limit := self._settings.round_limit) is not None:
-            said["rounds"] = self._round
-            said["round_limit"] = limit
-            said["round_limit_reached"] = self._round >= limit
+            found["rounds"] = self._round
+            found["round_limit"] = limit
+            found["round_limit_reached"] = self._round >= limit
             if self._round >= limit:
-                said["round_limit_reached_at"] = limit
+                found["round_limit_reached_at"] = limit
         if self._sources is not None:
-            said["source_count"] = len(self._sources)
+            found["source_count"] = len(self._sources)
             if self._scope.captures:
-                said["sources"] = values.plain(self._sources[:MAX_SOURCES])
+                found["sources"] = values.plain(self._sources[:MAX_SOURCES])
         if self._chunk_ids is not None:
-            said["context_chunk_ids"] = values.plain(self._chunk_ids[:MAX_SOURCES])
+            found["context_chunk_ids"] = values.plain(self._chunk_ids[:MAX_SOURCES])
         counts = {
             "frames_malformed": self._malformed,
             "frames_ignored": self._ignored,
             "frames_too_long": self._too_long + self._reader.given_up,
         }
-        said.update({name: count for name, count in counts.items() if count})
-        return said
+        found.update({name: count for name, count in counts.items() if count})
+        return found

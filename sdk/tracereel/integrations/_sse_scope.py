@@ -22,7 +22,7 @@ QUESTIONS: Final = ("message", "question", "user_prompt", "prompt")
 BODIES: Final = ("body", "request", "payload")
 
 
-class _Asked(Arguments):
+class _SseArguments(Arguments):
     """Arguments whose thread id is the session id."""
 
     def ids(self) -> Ids:
@@ -84,7 +84,7 @@ class SseSpec(AgentSpec):
         if self.inputs is not None:
             arguments = Arguments((), 0, (), self.inputs)
         given = arguments.names, arguments.skip, arguments.args, arguments.kwargs
-        return SseScope(recorder, self, _Asked(*given, arguments.defaults))
+        return SseScope(recorder, self, _SseArguments(*given, arguments.defaults))
 
 
 class SseScope(AgentScope):
@@ -109,7 +109,7 @@ class SseScope(AgentScope):
 
     def opening(self) -> dict[str, Any]:
         event = super().opening()
-        if self.captures and isinstance(self.arguments, _Asked):
+        if self.captures and isinstance(self.arguments, _SseArguments):
             event["input_summary"] = self.arguments.summary()
         return event
 

@@ -41,13 +41,13 @@ class SseToolScope(ToolScope):
 
 
 class _OpenTool:
-    __slots__ = ("id", "name", "scope", "tells_end")
+    __slots__ = ("id", "name", "reports_end", "scope")
 
-    def __init__(self, scope: SseToolScope, name: str, call_id: str | None, tells_end: bool):
+    def __init__(self, scope: SseToolScope, name: str, call_id: str | None, reports_end: bool):
         self.scope = scope
         self.name = name
         self.id = call_id
-        self.tells_end = tells_end
+        self.reports_end = reports_end
 
 
 class Tools:
@@ -67,16 +67,16 @@ class Tools:
     @property
     def at_work(self) -> bool:
         """Whether a tool is open that will report its end."""
-        return any(tool.tells_end for tool in self._open)
+        return any(tool.reports_end for tool in self._open)
 
     def end_waiting(self) -> None:
         """Complete open tools that do not report their end."""
         if not self._open:
             return
         for tool in self._open:
-            if not tool.tells_end:
+            if not tool.reports_end:
                 self._complete(tool, _UNKNOWN, "next_frame")
-        self._open = [tool for tool in self._open if tool.tells_end]
+        self._open = [tool for tool in self._open if tool.reports_end]
 
     def knows(self, payload: Mapping[str, Any]) -> bool:
         """Return whether a frame concerns an open tool."""
@@ -94,8 +94,8 @@ class Tools:
         with inside(self._around):
             scope = SseToolScope(self._recorder, spec, Arguments((), 0, (), given))
         scope.round = number
-        tells_end = get(payload, "status", "state") is not None
-        self._open.append(_OpenTool(scope, name, call_id, tells_end))
+        reports_end = get(payload, "status", "state") is not None
+        self._open.append(_OpenTool(scope, name, call_id, reports_end))
         if len(self._open) > MAX_OPEN:
             self._complete(self._open.pop(0), _UNKNOWN, "too_many_at_work")
 
@@ -136,7 +136,7 @@ class Tools:
         tool.scope.complete(result)
 
 
-def tells_end(payload: Mapping[str, Any]) -> bool:
+def is_end_frame(payload: Mapping[str, Any]) -> bool:
     """Return whether a tool frame reports the end of the tool."""
     word = _word(payload)
     return word in ENDED or word in FAILED or get(payload, "result", "output", "error") is not None

@@ -20,7 +20,7 @@ class ToolMemory:
         self._reported: dict[str, None] = {}
         self._lock = gevent_compat.RLock()
 
-    def asked(self, calls: Iterable[ToolCall]) -> None:
+    def remember(self, calls: Iterable[ToolCall]) -> None:
         """Remember the tool calls of a response."""
         for call in calls:
             if not call.runs_at_provider:

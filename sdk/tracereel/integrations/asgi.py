@@ -144,8 +144,8 @@ class TracereelMiddleware:
             given = remote_identity.header_values(headers, [REQUEST_ID_HEADER])[REQUEST_ID_HEADER]
             named = len(given) == 1 and remote_identity.usable("request_id", given[0])
             request_id = given[0] if named else sortable_id("req")
-            said = {name: getattr(identity, name) for name in remote_identity.NAMES}
-            identity = remote_identity.identity_of({**said, "request_id": request_id})
+            fields = {name: getattr(identity, name) for name in remote_identity.NAMES}
+            identity = remote_identity.identity_of({**fields, "request_id": request_id})
         return Incoming(identity, found.parent, found.members)
 
 

@@ -178,7 +178,7 @@ _HOOKS: Final[dict[str, Hook]] = {
 
 
 def _decide(memory: Any, original: Original, resource: Any, *args: Any, **kwargs: Any) -> Any:
-    work = _asked(memory, resource, kwargs, is_async=False)
+    work = _request_of(memory, resource, kwargs, is_async=False)
     if work is None:
         return original(resource, *args, **kwargs)
     with work:
@@ -188,14 +188,14 @@ def _decide(memory: Any, original: Original, resource: Any, *args: Any, **kwargs
 async def _decide_async(
     memory: Any, original: Original, resource: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    work = _asked(memory, resource, kwargs, is_async=True)
+    work = _request_of(memory, resource, kwargs, is_async=True)
     if work is None:
         return await original(resource, *args, **kwargs)
     with work:
         return _decided(work, await original(resource, *args, **kwargs))
 
 
-def _asked(
+def _request_of(
     memory: ToolMemory | None, resource: Any, body: dict[str, Any], *, is_async: bool
 ) -> GoogleWork | None:
     if memory is None:

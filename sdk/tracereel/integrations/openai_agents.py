@@ -141,14 +141,14 @@ class TracereelProcessor(TracingProcessor):
         error = text(get(span.error, "message"))
         if run.call is not None:
             unregister_framework_call(run.call)
-            run.inputs.update(_asked(data))
+            run.inputs.update(_request_of(data))
             if error is not None:
                 run.call.failed(FailedRunError(error))
             else:
                 answer = _answer_of(data)
                 run.call.answered(answer)
                 if (agent := _agent_of(run)) is not None:
-                    agent.output = _MODELS[data.type].said(answer)
+                    agent.output = _MODELS[data.type].output_messages(answer)
         elif run.scope is not None:
             if data.type == "function":
                 # The input is available only at the end of the span.
@@ -183,7 +183,7 @@ def _spec_of(data: Any, name: str, trace: FrameworkRun | None) -> Spec | None:
     return None
 
 
-def _asked(data: Any) -> dict[str, Any]:
+def _request_of(data: Any) -> dict[str, Any]:
     asked = as_data(data.input)
     if data.type == "generation":
         settings = mapping(as_data(data.model_config))

@@ -86,8 +86,8 @@ class TracereelCapability(AbstractCapability[Any]):
             call.detach()
         with guard.Guard("pydantic_ai"):
             answer = _answer_of(response)
-            said = {"role": "assistant", "content": answer["content"]}
-            call.answered(answer, shown={"messages": [said], "id": answer["id"]})
+            message = {"role": "assistant", "content": answer["content"]}
+            call.answered(answer, shown={"messages": [message], "id": answer["id"]})
         return response
 
 

@@ -87,7 +87,7 @@ def read_part(answer: Answer, part: Any, index: int) -> None:
 
 
 def is_function_call(part: dict[str, Any]) -> bool:
-    """Return whether a part asks for a tool."""
+    """Return whether a part is a tool call."""
     return get(part, *_CALL, *_CODE) is not None
 
 

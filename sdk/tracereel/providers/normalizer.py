@@ -159,7 +159,7 @@ class BatchResultNormalizer:
         return answers
 
     def _read_shape(self, data: dict[str, Any]) -> list[Answer] | None:
-        """Read a response whose format its keys tell; return `None` for an unknown format."""
+        """Read a response by the format that its keys have; return `None` if it is unknown."""
         provider = self._provider
         if not _GOOGLE.isdisjoint(data):
             return google.read(data, provider or "google")

@@ -223,8 +223,8 @@ def message_events(answer: Answer, index: int) -> list[NormalizedEvent]:
     elif stop == "paused":
         events.append(NormalizedEvent(type="turn_paused", **about))
     if (failure := answer.failure) is not None:
-        said = failure.message or None
-        events.append(NormalizedEvent(type="error", content=said, failure=failure, **about))
+        message = failure.message or None
+        events.append(NormalizedEvent(type="error", content=message, failure=failure, **about))
     if not events:
         events.append(NormalizedEvent(type="assistant_message", content="", block_index=0, **about))
     events[-1] = structs.replace(

@@ -1,4 +1,4 @@
-"""What other threads and processes of a replay were refused, or did differently."""
+"""Refusals and divergences of other threads and processes of a replay."""
 
 import os
 from collections.abc import Container
@@ -15,7 +15,7 @@ MAX_FOUND = 100
 
 
 def note(divergence: Divergence) -> None:
-    """Tell the process that runs the replay of a divergence in this child."""
+    """Report a divergence in this child to the process that runs the replay."""
     guard = replay_guard.here()
     if guard is not None:
         record = divergence.as_record()

@@ -14,7 +14,8 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 - `blob`: a value that other records refer to; `problem`: a reason why the run is not fully
   replayable, `outside` if it is about something outside of recorded calls;
 - `closed`: the end of the run and its result;
-- `replayed`: the outcome of a re-execution (module `outcome`), alone in its part.
+- `replayed`: the outcome of a re-execution (module `outcome`), alone in its part;
+- `fleet`, `group`: a fleet replay and its causes (module `fleet.storing`), under an id of their own.
 """
 
 import dataclasses

@@ -36,5 +36,5 @@ def leave_network() -> str:
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
     except OSError:
-        pass  # the ids are those of nobody; the network is gone all the same
+        pass  # the ids become those of no user; there is no network either way
     return ""

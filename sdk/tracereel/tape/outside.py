@@ -1,13 +1,15 @@
 """Watch on what a recorded run does outside of its recorded calls, which a replay would do for real.
 
 An audit hook sees new connections, started programs, files that are opened for writing or changed,
-and databases that are opened, by the run or by a thread that it has started without its context.
-Each is a reason why the run is only partly replayable. Connections and files that were open
-before the run are not seen, nor are libraries with their own sockets.
+and databases that are opened, by the run or by a thread that it has started without its context;
+wrapped `send` methods see data on connections that were open before. Each is a reason why the run is
+only partly replayable. Files that were open before the run are not seen, nor are libraries with
+their own sockets.
 """
 
 import functools
 import os
+import socket
 import sys
 import threading
 import weakref
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_FRAMES: Final = 60
 MAX_TEXT: Final = 200
+MAX_HOSTS: Final = 100
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES: Final = frozenset(
     f"os.{name}"
@@ -44,12 +47,19 @@ _TELEMETRY: Final = (
 """Modules that report about the program; what they send is no part of a run."""
 _POOLS: Final = ("asyncio_", "AnyIO")
 """Names of threads that work for any task, each time with the context of that task."""
-_TRANSPARENT: Final = ("tracereel._core.replay_guard", "tracereel.tape.thread_ownership", __name__)
+_TRANSPARENT: Final = (
+    "tracereel._core.network_guard",
+    "tracereel._core.replay_guard",
+    "tracereel.tape.thread_ownership",
+    __name__,
+)
 """Modules that wrap functions of the standard library for the program."""
 _STDLIB: Final = sys.stdlib_module_names
 
 _open: Final[dict[int, "weakref.ref[RunTape]"]] = {}
 """Tapes of the runs that are being recorded."""
+_hosts: Final[dict[int, set[str]]] = {}
+"""Hosts that the runs are known to use outside of recorded calls."""
 _threads: Final["weakref.WeakKeyDictionary[threading.Thread, weakref.ref[RunTape]]"] = (
     weakref.WeakKeyDictionary()
 )
@@ -59,13 +69,21 @@ _threads: Final["weakref.WeakKeyDictionary[threading.Thread, weakref.ref[RunTape
 def watch(tape: "RunTape") -> None:
     """Watch the run of a tape until it is closed or gone."""
     _install_hook()
+    if (ssl := sys.modules.get("ssl")) is not None:
+        _watch_sends(ssl.SSLSocket)
     key = id(tape)
-    _open[key] = weakref.ref(tape, lambda _gone: _open.pop(key, None))
+    _hosts[key] = set()
+    _open[key] = weakref.ref(tape, lambda _gone: _forget(key))
 
 
 def unwatch(tape: "RunTape") -> None:
     """Stop watching a run."""
-    _open.pop(id(tape), None)
+    _forget(id(tape))
+
+
+def _forget(key: int) -> None:
+    _open.pop(key, None)
+    _hosts.pop(key, None)
 
 
 def began_apart(execution: "Execution") -> None:
@@ -93,6 +111,7 @@ def _install_hook() -> None:
 
     sys.addaudithook(see)
     _watch_starts()
+    _watch_sends(socket.socket)
     os.register_at_fork(after_in_child=_open.clear)
 
 
@@ -103,7 +122,9 @@ def _see(event: str, args: tuple[Any, ...]) -> None:
             _note("a file is written", path)
     elif event in _NETWORK:
         if args[1] is not None:
-            _note("the network is used", _host(args[1]))
+            _used(_host(args[1]))
+        else:
+            _sent(args[0])
     elif event in _PROGRAMS:
         name = args[_PROGRAMS[event]]
         _note("a program is started", name if name is not None else args[1])
@@ -116,8 +137,49 @@ def _see(event: str, args: tuple[Any, ...]) -> None:
         _note("a file is changed", args[0])
 
 
+def _used(host: Any) -> None:
+    tape = _tape_here()
+    known = _hosts.get(id(tape))
+    if known is not None and len(known) < MAX_HOSTS:
+        known.add(str(host))
+    _note("the network is used", host)
+
+
 def _host(address: Any) -> Any:
     return address[0] if isinstance(address, tuple) else address
+
+
+@functools.cache
+def _watch_sends(kind: type) -> None:
+    """See data that is sent on open connections."""
+    for name in ("send", "sendall", "write"):
+        if hasattr(kind, name):
+            setattr(kind, name, _sending(getattr(kind, name)))
+
+
+def _sending(real: Any) -> Any:
+    @functools.wraps(real)
+    def send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _open:
+            with guard.Guard("tape"):
+                _sent(self)
+        return real(self, *args, **kwargs)
+
+    return send
+
+
+def _sent(sock: Any) -> None:
+    """Note data on a connection, unless the run is known to use its host."""
+    tape = _tape_here()
+    if tape is None:
+        return
+    try:
+        host = str(_host(sock.getpeername()))
+    except OSError:
+        return  # it is not connected: sending fails by itself
+    # Both ends of a `socketpair` have no name.
+    if host and host not in _hosts.get(id(tape), ()):
+        _used(host)
 
 
 def _watch_starts() -> None:

@@ -262,7 +262,7 @@ class Replaying:
             with replay_guard.exempt():
                 self._outcome_client.post_json("/v1/events", event)
         except ClientError as error:
-            self.report.notes.append(f"Note: what came of it could not be kept: {error}.")
+            self.report.notes.append(f"Note: the outcome could not be stored: {error}.")
 
     def call(self, function: Any = None) -> Any:
         """Call the entry point with the recorded arguments; run coroutines and generators to their end.

@@ -9,11 +9,11 @@ from tracereel.tape.payloads import Packed, text_of
 from tracereel.tape.text import printable
 
 Verdict = Literal["same", "changed", "prompt_changed", "inconclusive"]
-"""What a re-execution says about the code.
+"""Verdict of a re-execution about the code.
 
 `same`: everything that was compared is as recorded. `changed`: an output, a decision, a call or its
-arguments, or a status differs. `prompt_changed`: only arguments of model calls differ, which says
-nothing of what the models would answer. `inconclusive`: the re-execution does not say (`Reason`).
+arguments, or a status differs. `prompt_changed`: only arguments of model calls differ; the
+answers to them are unknown. `inconclusive`: there is no verdict, for one of the reasons in `Why`.
 """
 Why = Literal["stalled", "network", "refused", "cut tape", "not replayable", "branch", "not begun"]
 How = Literal["served", "live", "repeated", "forced", "refused"]
@@ -24,7 +24,7 @@ MAX_CALLS: Final = 10_000
 MAX_VALUE: Final = 64 * 1024
 """Longest value, in characters of JSON, that a report has as data; of longer ones it has the text."""
 _UNDECIDED: Final = ("network", "stalled")
-"""Kinds of divergence that say nothing of the code."""
+"""Kinds of divergence that are no evidence about the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """Return what the re-execution says about the code."""
+        """Return the verdict of the re-execution about the code."""
         unclear = bool(self._unclear())
         first = self.first
         if first is None or first.kind in _UNDECIDED:
@@ -247,5 +247,5 @@ class Report:
 
 
 def _asks_otherwise(divergence: Divergence) -> bool:
-    """Return whether a divergence is only in what a model is asked."""
+    """Return whether a divergence is only in the arguments of a model call."""
     return divergence.kind == "changed" and divergence.call_kind == "llm"

@@ -14,7 +14,7 @@ from tests.clients.standin import StandIn
 PROGRAMS = instrumentations.PROGRAMS | platforms.PROGRAMS | frameworks.PROGRAMS
 
 KEPT = ("service.name",)
-"""Attributes of the resource that say nothing of the recording machine."""
+"""Attributes of the resource without those of the recording machine."""
 
 
 def document(bodies, kind):

@@ -18,7 +18,7 @@ def run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("revoke", "0" * 12), 1, "no key"),
         (("create", "--scope", "everything"), 2, "expected some of admin, read, write"),
@@ -27,11 +27,11 @@ def run(tmp_path, capsys):
         (("create", "--name", "a\x1b[31m"), 2, "printable"),
     ],
 )
-def test_keys_command_errors(run, arguments, status, said):
+def test_keys_command_errors(run, arguments, status, message):
     code, output, errors = run(*arguments)
 
     assert (code, output) == (status, "")
-    assert said in errors
+    assert message in errors
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("revoke", "0" * 12)])

@@ -21,7 +21,7 @@ def test_entries_may_name_scopes():
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "reason"),
     [
         (f"acme:{KEY[:-1]}", "entry 1 has a key of 19 characters; expected 20 to 512"),
         (f"acme:{KEY * 26}", "expected 20 to 512"),
@@ -36,11 +36,11 @@ def test_entries_may_name_scopes():
         (f"acme:{KEY},other:{KEY}", "entry 2 has the key of another entry"),
     ],
 )
-def test_weak_static_entry_is_refused_without_showing_it(entry, said):
+def test_weak_static_entry_is_refused_without_showing_it(entry, reason):
     with pytest.raises(StartupError) as error:
         read_static_keys(entry)
 
-    assert said in error.value.message
+    assert reason in error.value.message
     assert KEY[:10] not in error.value.message
 
 

@@ -134,7 +134,7 @@ def test_bodies_without_the_secret_are_not_read(engine: Supervisor) -> None:
         assert b"Connection: close" in got
 
 
-def test_head_that_trickles_is_given_up(settings: EngineSettings) -> None:
+def test_a_slow_request_head_times_out(settings: EngineSettings) -> None:
     with (
         Supervisor(dataclasses.replace(settings, head_seconds=0.5)) as engine,
         socket.create_connection((engine.host, engine.port)) as slow,

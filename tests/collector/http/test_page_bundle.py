@@ -73,7 +73,7 @@ def test_a_vendored_file_that_is_imported_lazily_stays_a_file_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"a.js": 'import "./b.js";\n', "b.js": 'import "./a.js";\n'}, "a.js → b.js → a.js"),
         ({"a.js": 'import "./b.js";\n'}, "no module b.js"),
@@ -84,11 +84,11 @@ def test_a_vendored_file_that_is_imported_lazily_stays_a_file_of_its_own():
         ({"a.js": 'import { b } from "./b.js"\n', "b.js": ""}, "import { b }"),
     ],
 )
-def test_a_form_that_is_not_understood_is_refused(files, said):
+def test_a_form_that_is_not_understood_is_refused(files, message):
     with pytest.raises(PageBundleError) as refused:
         join_modules(files, "a.js", str)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_style_sheets_are_joined_in_the_order_of_their_imports():

@@ -53,7 +53,7 @@ def test_without_a_speed_nothing_waits():
     assert kinds(played(page(0.0, 3_600_000.0), speed=0.0)) == ["step", "step", "end"]
 
 
-def test_a_collector_that_stops_cuts_what_is_being_played_at_once():
+def test_a_stopping_collector_ends_playbacks_at_once():
     async def gather():
         playbacks = Playbacks()
         parts = []

@@ -119,7 +119,7 @@ def test_all_requests_together_hold_no_more_than_allowed():
     assert asyncio.run(run()) == large
 
 
-def test_a_body_that_stops_coming_is_given_up():
+def test_a_stalled_body_is_refused_after_a_timeout():
     async def run():
         reader = BodyReader(max_body_bytes=1000, max_inflight_bytes=1000)
 

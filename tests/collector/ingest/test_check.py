@@ -48,7 +48,7 @@ def test_a_line_that_passes_is_the_very_bytes_that_came():
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "message"),
     [
         (without("agent_name"), "agent_name: missing"),
         (without("trace_id"), "trace_id: missing"),
@@ -89,8 +89,8 @@ def test_a_line_that_passes_is_the_very_bytes_that_came():
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_a_refusal_names_the_field_and_what_was_expected(event, said):
-    assert said in reason(event)
+def test_a_refusal_names_the_field_and_what_was_expected(event, message):
+    assert message in reason(event)
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.0", "1.7.23"])
@@ -168,7 +168,7 @@ def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "message"),
     [
         ("tenant", "default"),
         ("tenant", None),
@@ -177,8 +177,8 @@ def test_in_a_batch_the_bad_are_named_by_position_and_the_good_kept():
         ("session_user_mismatch", True),
     ],
 )
-def test_collector_fields_are_removed_from_sent_events(field, said):
-    checked = door.check([json.dumps({**COMPLETED, field: said}).encode()], tenant="default")
+def test_collector_fields_are_removed_from_sent_events(field, message):
+    checked = door.check([json.dumps({**COMPLETED, field: message}).encode()], tenant="default")
 
     assert json.loads(checked.lines[0]) == COMPLETED
 

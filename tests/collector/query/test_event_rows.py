@@ -6,7 +6,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tracereel._runtime.clock import otel_trace_id
-from tracereel_collector.query.run.events import _FIELDS, TEXT, StoredEvent, event_rows
+from tracereel_collector.query.run.events import (
+    _FIELDS,
+    TEXT,
+    StoredEvent,
+    event_rows,
+    fill_sessions,
+)
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -81,3 +87,33 @@ def test_payload_is_read_only_on_request():
     assert row("{}").payload == ""
     assert row("{}", whole=True).payload == "{}"
     assert row("not json").reasoning == ""
+
+
+def filled(*events, named=()):
+    """Return the sessions of events, by model and by payload, as they are read back."""
+    rows = [row(json.dumps(event), whole=True) for event in events]
+    fill_sessions(rows, named)
+    for made in rows:
+        assert (json.loads(made.payload).get("session_id") or "") == made.session_id
+    return [made.session_id for made in rows]
+
+
+RUN = {"trace_id": "trc_1"}
+
+
+def test_events_of_a_run_with_one_session_have_it():
+    own = {"execution_id": "e1", "session_id": "s1"}
+    others = [RUN, {**RUN, "session_id": None}, {**RUN, "execution_id": "e2"}]
+
+    assert filled(*others, {**RUN, **own}, {"trace_id": "trc_2"}) == ["s1"] * 4 + [""]
+    assert filled(RUN, named=[("trc_1", "s1"), ("trc_2", "s2")]) == ["s1"]
+
+
+def test_events_of_a_run_with_several_sessions_have_that_of_their_execution():
+    events = [
+        {**RUN, "execution_id": execution, **({"session_id": session} if session else {})}
+        for execution, session in (("e0", ""), ("e1", ""), ("e1", "s1"), ("e2", ""), ("e2", "s2"))
+    ]
+
+    assert filled(*events, RUN) == ["", "s1", "s1", "s2", "s2", ""]
+    assert filled(*events[:3], named=[("trc_1", "s2")]) == ["", "s1", "s1"]

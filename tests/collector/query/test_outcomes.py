@@ -54,7 +54,7 @@ def test_one_good_fallback_of_several_is_enough():
     assert outcomes(analysis) == [True]
 
 
-def test_what_the_sender_said_is_kept():
+def test_outcomes_of_the_sender_are_kept():
     analysis = contract_run(
         *failed(2, fallback_successful=False),
         triggered(3, successful=True),
@@ -102,7 +102,7 @@ def test_a_retry_has_the_outcome_of_the_attempt_that_followed():
     assert retries(contract_run(started, attempted(2, 1))) == [None]
 
 
-def test_an_operation_that_had_ended_before_says_nothing_about_a_retry():
+def test_an_operation_that_had_ended_before_has_no_outcome_of_a_retry():
     analysis = contract_run(
         event("execution.started", 1, agent_name="parser"),
         event("execution.completed", 2, agent_name="parser"),

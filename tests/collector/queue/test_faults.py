@@ -181,7 +181,7 @@ def test_two_processes_worth_of_queues_share_numbers_duplicates_and_limits(open_
     assert (first.appended, again.appended, again.duplicates) == (1, 0, 1)
     assert other.first_sequence_number == first.first_sequence_number + 1
     assert rung == [({Kind.EVENTS}, False)] * 2
-    owner.heard(set())
+    owner.note_appends(set())
     assert owner.pending_bytes == 2
     batch = owner.next_batch(Kind.EVENTS, **BIG)
     owner.done(batch, stored=2, quarantined=[])

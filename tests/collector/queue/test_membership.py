@@ -86,7 +86,7 @@ def test_a_member_that_leaves_is_awaited_also_by_members_that_never_knew_it(memb
     for name in "abc":
         begin(member(name), name, "bc")
     hand_over(member("b"), member("c"), "c", "bc")
-    # `b` has said that `a` was a member.
+    # `b` has reported that `a` was a member.
     assert member("c").membership.state().missing(()) == ["a"]
     assert member("c").membership.state().missing({"a"}) == []
     hand_over(member("a"), member("c"), "c", "bc")
@@ -141,7 +141,7 @@ def test_a_new_disk_is_noticed(member):
         fresh.close()
 
 
-def test_a_member_that_hears_of_an_active_one_first_is_not_taken_for_replaced(member):
+def test_a_member_that_learns_of_an_active_one_first_is_not_taken_for_replaced(member):
     """`a` becomes active between two looks and hands over afterwards."""
     for name in "ab":
         begin(member(name), name, "ab")

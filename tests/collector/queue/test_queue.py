@@ -32,7 +32,7 @@ def test_accepted_records_are_numbered_in_order_without_gaps(open_queue, body):
     assert second.first_sequence_number == 4
 
 
-def test_numbers_go_on_after_a_restart(open_queue, body):
+def test_numbers_continue_after_a_restart(open_queue, body):
     queue = open_queue()
     append(queue, body(b"a", b"b"))
     queue.close()

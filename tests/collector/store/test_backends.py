@@ -125,7 +125,10 @@ def test_query_values_are_bound_parameters(clean, queued):
 
 def test_memory_and_time_limits_raise_their_own_errors(clean):
     with pytest.raises(TooMuchAtOnceError):
-        clean.rows("SELECT sum(number) FROM numbers(10) SETTINGS max_memory_usage = 1")
+        clean.rows(
+            "SELECT length(groupArray(number)) FROM numbers(10000000)"
+            " SETTINGS max_memory_usage = 1000000"
+        )
     with pytest.raises(StoreUnavailableError):
         clean.rows(
             "SELECT sum(sleepEachRow(1)) FROM numbers(3)"

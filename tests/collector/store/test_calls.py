@@ -1,4 +1,4 @@
-"""Which spans tell of one call of a model."""
+"""Which spans describe one call of a model."""
 
 import random
 
@@ -123,7 +123,7 @@ def test_a_model_is_known_by_its_alias_and_its_version():
     assert counted(outer, mini) == ["i", "o"]
 
 
-def test_parallel_calls_that_two_instrumentations_tell_of_stay_two():
+def test_parallel_calls_of_two_instrumentations_stay_two():
     outer = [call(f"o{n}", begin=n, end=100 + n, scope="b", **ANSWERED) for n in range(2)]
     inner = [call(f"i{n}", begin=10 + n, end=50 + n, **ANSWERED) for n in range(2)]
 

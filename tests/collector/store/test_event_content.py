@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -203,6 +204,14 @@ def test_words_of_new_messages_are_found_without_indexing_the_history_again(line
     assert search(text="dodo") == []
 
 
+@pytest.mark.parametrize("long", [False, True])
+def test_words_behind_breaks_and_quotes_are_found(lines, search, long):
+    text = f'first\nzebra\twalrus "ocelot" señal C:\\new\\file {"y" * 5_000 * long}'
+    lines(line({"input_messages": [said(text)], "input": text}))
+    for words in ("zebra", "walrus", "ocelot", "señal", "new", "file"):
+        assert search(text=words) == ["talk"], words
+
+
 def test_export_gives_whole_events(lines, migrated, tenant):
     sent = [line({"input_messages": [said("z" * 3_000)]}, number=n) for n in range(4)]
     lines(*sent)
@@ -372,3 +381,15 @@ def test_new_messages_of_spans_are_found_behind_a_long_history(spans, search, fo
     for words in ("beginning", "zebra", "walrus", *(["ocelot"] if form == "state" else [])):
         assert search(text=words) == [OTEL], words
     assert search(text="dodo") == []
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("form", SPAN_FORMS)
+def test_words_of_spans_behind_breaks_and_quotes_are_found(
+    spans, search, monkeypatch, form, ascii_only
+):
+    monkeypatch.setattr(f"{__name__}.compact", partial(json.dumps, ensure_ascii=ascii_only))
+    text = 'first\nzebra\twalrus "ocelot" señal C:\\new\\file'
+    spans(spans_request(chat_span(form, [said(text)], "", 1)))
+    for words in ("zebra", "walrus", "ocelot", "señal", "new", "file"):
+        assert search(text=words) == [OTEL], words

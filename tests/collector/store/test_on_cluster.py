@@ -258,7 +258,7 @@ def test_upgrade_under_load_on_all_nodes_loses_and_doubles_nothing(later, later_
             cluster=None,
             one_server=False,
             nodes=made.nodes.split(","),
-            tell=lambda *_: None,
+            report=lambda *_: None,
         )
         writers = [StoreWriter(store, number) for number, store in enumerate(made.stores())]
         for writer in writers:
@@ -269,7 +269,7 @@ def test_upgrade_under_load_on_all_nodes_loses_and_doubles_nothing(later, later_
         layout = Layout(found.name)
         known = [*migrations(layout=layout), *migrations(later_folder, layout=layout)]
 
-        applied = migrate_nodes(found.nodes, known, tell=lambda *_: None)
+        applied = migrate_nodes(found.nodes, known, report=lambda *_: None)
 
         assert [each.number for each in applied] == [9000]
         for writer in writers:

@@ -84,7 +84,7 @@ def stored(queued, made):
             "gen_ai.usage.output_tokens": usage[1],
             "gen_ai.usage.cache_read.input_tokens": usage[2],
             "gen_ai.usage.cache_write.input_tokens": usage[3],
-            # Tells that cached tokens are part of the prompt.
+            # Means that cached tokens are part of the prompt.
             "gen_ai.usage.total_tokens": usage[0] + usage[1],
         }
         for sent, name, usage, _ in made

@@ -77,7 +77,7 @@ def store(server):
     made.close()
 
 
-def test_profile_has_the_opposite_of_what_is_sent(server):
+def test_the_profile_has_the_opposite_settings(server):
     query = "SELECT name, value FROM system.settings FORMAT TSV"
     answer = http(
         "POST",

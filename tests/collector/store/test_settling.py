@@ -1,4 +1,4 @@
-"""Settled traces: every reader counts a call once, whatever spans tell of it."""
+"""Settled traces: every reader counts a call once, however many spans describe it."""
 
 import json
 import time
@@ -156,7 +156,7 @@ def event_of_call(number, *, run="trc_1", **more):
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["events first", "spans first"])
-def test_calls_of_the_sdk_that_an_instrumentation_tells_of_too_count_once(
+def test_sdk_calls_that_an_instrumentation_also_records_count_once(
     migrated, told, spans, tenant, is_first
 ):
     """One inside of the SDK's call, one beside it with the same answer, and one of its own."""
@@ -216,7 +216,7 @@ def test_spending_has_the_calls_of_spans_of_any_agent_or_none(migrated, spans, t
     assert mine.usd_per_hour_of_day > 0
 
 
-def test_what_is_settled_while_its_trace_is_deleted_goes_too(migrated, spans, tenant):
+def test_sums_settled_during_a_deletion_are_deleted_too(migrated, spans, tenant):
     spans(spans_request(span(1, **CALL), span(2, parent=1, **CALL)))
     (trace,) = [each for each in unsettled(migrated) if each.tenant == tenant]
     settle(migrated, [trace], patient=True)
@@ -338,7 +338,7 @@ def test_a_second_instrumentation_changes_no_total(migrated, client, without):
     assert (listed(migrated, tenant), in_sql(migrated, tenant)) == settled_totals(migrated, client)
 
 
-def test_the_page_of_a_trace_with_late_spans_says_what_the_list_says(migrated, tenant):
+def test_page_and_list_agree_on_a_trace_with_late_spans(migrated, tenant):
     request = ExportTraceServiceRequest.FromString(joined(one_by_one("both-openai")[::-1]))
     fields.insert(migrated, fields.Kind.SPANS, tenant, request)
     settle_all(migrated)

@@ -123,7 +123,7 @@ def test_a_corrupt_span_body_is_bad_data_and_stores_nothing(store, queued, token
     assert count(store, "otel_spans") == 0
 
 
-def test_an_absent_table_is_no_reason_to_give_up_data(new_store, queued, token):
+def test_a_missing_table_loses_no_data(new_store, queued, token):
     with pytest.raises(StoreUnavailableError, match="code 60"):
         new_store.insert(Kind.EVENTS, [queued(LINES[0])], token=token)
 

@@ -102,7 +102,7 @@ class Site:
         append(self.queue, lines)
 
 
-def test_a_record_that_fails_by_itself_while_others_pass_is_set_aside_with_the_reason(site, proxy):
+def test_a_record_that_fails_alone_is_quarantined_with_the_reason(site, proxy):
     site.send(*(f"e{n}" for n in range(MANY)), "poison", *(f"f{n}" for n in range(MANY)))
     proxy.poison = b"poison"
 

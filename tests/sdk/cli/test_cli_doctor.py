@@ -43,7 +43,7 @@ def test_a_working_set_up_is_usable(examine, collector):
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "expected"),
     [
         ({}, "a program that calls tracereel.configure() or sets a tracer provider"),
         ({"TRACEREEL_SET_TRACER_PROVIDER": "1"}, "every program"),
@@ -51,10 +51,10 @@ def test_a_working_set_up_is_usable(examine, collector):
         ({"TRACEREEL_OTHER_SPANS": "0"}, "no program (TRACEREEL_OTHER_SPANS is off)"),
     ],
 )
-def test_the_condition_for_spans_of_a_program_is_shown(examine, collector, env, said):
+def test_the_condition_for_spans_of_a_program_is_shown(examine, collector, env, expected):
     _, found = examine("--endpoint", collector.url, **env)
 
-    assert found["own spans"]["detail"] == f"recorded of {said}"
+    assert found["own spans"]["detail"] == f"recorded of {expected}"
 
 
 def test_unreachable_collector_is_a_failure_with_advice(examine):

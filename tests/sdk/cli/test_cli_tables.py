@@ -117,7 +117,7 @@ def test_a_tree_fits_whatever_was_recorded(steps, width, unicode):
         assert not {unicodedata.category(c) for c in line} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def test_a_tree_tells_the_last_decision_of_a_step_that_says_none_of_itself():
+def test_a_tree_shows_the_last_decision_of_a_step_without_its_own():
     decisions = [
         {"type": "entity_extraction", "reasoning": "a date is named"},
         {"type": "routing", "chosen": "billing", "reasoning": "an invoice is named"},

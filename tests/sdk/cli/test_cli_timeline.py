@@ -117,7 +117,7 @@ class TestTimeline:
         lines = lines_of({"trace_id": "t", "timeline": timeline, "summary": {}})
 
         assert [line.split("parser")[1].strip() for line in lines[-3:]] == [
-            "did check in 9 ms",
+            "step check in 9 ms",
             "looked up notes",
             "looked up something",
         ]

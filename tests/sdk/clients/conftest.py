@@ -35,7 +35,7 @@ def events(monkeypatch, registry):
     monkeypatch.setenv("TRACEREEL_RAISE_INTERNAL_ERRORS", "1")
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    guard._said.clear()
+    guard._warned.clear()
     with EventRecorder(registry=registry) as recorder:
         yield recorder
     for event in recorder:

@@ -120,7 +120,7 @@ OTHER = {
     ("provider", "asks", "changes"),
     [pytest.param(*way.values, OTHER[way.id], id=way.id) for way in WAYS],
 )
-def test_a_fork_asks_another_model_something_else(provider, asks, changes, stream, server):
+def test_a_fork_calls_another_model_with_another_prompt(provider, asks, changes, stream, server):
     client = SYNC[provider](server.url)
 
     @traced_agent("asker")
@@ -144,7 +144,7 @@ def test_a_fork_asks_another_model_something_else(provider, asks, changes, strea
     assert {**sent, **in_path} == {**before, **changes}
 
 
-def test_a_fork_asks_another_model_by_a_client_that_is_awaited(server):
+def test_a_fork_calls_another_model_with_an_async_client(server):
     @traced_agent("asker")
     async def ask():
         async with ASYNC["openai"](server.url) as client:

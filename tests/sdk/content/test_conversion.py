@@ -277,7 +277,7 @@ def test_messages_that_were_removed_are_counted_with_their_place():
         ({"content": "ab… [cut: 12 bytes, sha256 00ff]"}, (12, 10, 2)),
     ],
 )
-def test_texts_say_what_was_cut_from_them(message, expected):
+def test_cuts_of_texts_are_known(message, expected):
     (found,) = messages_of([{"role": "user", **message}])
 
     cut = found.parts[0].cut

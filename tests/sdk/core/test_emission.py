@@ -45,7 +45,7 @@ def test_waiting_ends_at_the_limit_and_the_event_stays_spooled(tmp_path: Path) -
 def test_a_collector_that_does_not_confirm_is_not_believed(
     recorded: Callable[[], list[dict[str, object]]],
 ) -> None:
-    # The sink acknowledges events but says nothing of a store.
+    # The sink acknowledges events but has no store.
     assert emitted(wait="stored", timeout=5) == "spooled"
 
 

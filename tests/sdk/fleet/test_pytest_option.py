@@ -68,7 +68,7 @@ def test_modules_are_found_in_the_pythonpath_of_pytest(desk: Desk, runs: Path) -
     assert "1 passed" in done.stdout
 
 
-def test_runs_that_say_nothing_fail_by_coverage(project: Desk, runs: Path) -> None:
+def test_inconclusive_runs_fail_by_coverage(project: Desk, runs: Path) -> None:
     project.change("import os\n", "import os\nimport nowhere\n")
 
     done = project.pytest("--tracereel-fleet", runs, "-m", "tracereel_fleet")

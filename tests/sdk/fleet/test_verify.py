@@ -63,7 +63,7 @@ def test_a_fix_that_keeps_the_good_runs_passes(buggy: Desk, runs: Path, failing:
 def test_a_fix_that_misses_runs_and_changes_others_names_the_causes(
     buggy: Desk, runs: Path, failing: Path
 ) -> None:
-    # Two of the failing runs are fixed, one only with another call; a good one asks otherwise.
+    # Two of the failing runs are fixed, one only with another call; a good one has another prompt.
     buggy.change('{}["said"]', '"nothing" if number > 8 else {}["said"]')
     buggy.change(
         '["total"])\n    answer', '["total"] if number not in (5, 16) else [])\n    answer'

@@ -31,7 +31,7 @@ def only(events, kind):
 
 
 @pytest.mark.parametrize(
-    ("before", "said", "expected"),
+    ("before", "sent", "expected"),
     [
         ([], {"message": "no"}, ("AGENT_ERROR", "permanent", "orchestration")),
         ([SEARCH], {"code": "rate_limited"}, ("rate_limited", "transient", "tool_execution")),
@@ -49,8 +49,8 @@ def only(events, kind):
         ([], {"code": "X", "category": "odd"}, ("X", "permanent", "orchestration")),
     ],
 )
-def test_an_error_frame_has_code_category_and_stage(events, before, said, expected):
-    list(wrap(iter([*before, frame("error", **said)]), "ss-expert"))
+def test_an_error_frame_has_code_category_and_stage(events, before, sent, expected):
+    list(wrap(iter([*before, frame("error", **sent)]), "ss-expert"))
 
     failed = only(events, FAILED)
     assert (failed["error_code"], failed["error_category"], failed["stage"]) == expected

@@ -150,7 +150,7 @@ def test_celery_tasks_without_a_run_are_runs_of_their_own(app: Any, recorded: De
     assert seen == ["ada", "bob"]
 
 
-def test_celery_task_that_fails_or_gives_up_is_recorded_as_such(
+def test_celery_task_that_fails_or_exhausts_retries_is_recorded_as_failed(
     app: Any, recorded: Deliver
 ) -> None:
     @app.task(name="fails", shared=False)

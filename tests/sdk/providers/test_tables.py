@@ -138,7 +138,7 @@ def test_usage_locations_are_read_in_order_and_merged():
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("reported", "meant"),
     [
         (
             samples.ANTHROPIC["usage"],
@@ -181,8 +181,8 @@ def test_usage_locations_are_read_in_order_and_merged():
     ],
     ids=["anthropic", "openai", "responses", "google", "langchain", "malformed"],
 )
-def test_input_has_its_cached_parts_and_output_its_reasoning(said, meant):
-    assert read_usage(said) == meant
+def test_input_has_its_cached_parts_and_output_its_reasoning(reported, meant):
+    assert read_usage(reported) == meant
 
 
 def test_usage_is_on_one_event_of_an_answer_so_that_sums_agree():

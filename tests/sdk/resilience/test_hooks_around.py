@@ -134,7 +134,7 @@ def test_an_operation_that_fails_in_the_end_is_closed_by_its_last_failure(record
 
 @pytest.mark.parametrize("kind", KINDS)
 @EACH_LOOP
-def test_other_calls_go_on_with_their_run_too(recorded, loop, kind):
+def test_other_calls_continue_their_run_too(recorded, loop, kind):
     script = Scripted(OSError("x"), "done")
     assert loop(KINDS[kind]("n")(lambda: script())) == "done"
     events = recorded()

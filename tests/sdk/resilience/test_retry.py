@@ -209,7 +209,7 @@ def test_the_usual_sleep_is_that_of_asyncio():
     assert retry(2, strategy=fixed_delay(0))(Scripted(OSError(), "done"))() == "done"
 
 
-def test_an_attempt_that_takes_too_long_is_given_up_and_repeated(naps):
+def test_an_attempt_above_the_time_limit_is_cancelled_and_retried(naps):
     calls = []
 
     @retry(3, on=OSError, timeout=0.01, sleep=naps.later)

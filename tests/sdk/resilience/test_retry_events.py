@@ -217,7 +217,7 @@ def test_an_agent_may_be_given_another_name_in_the_events(naps, of_type):
     assert event["agent_name"] == "model"
 
 
-def test_a_function_retried_directly_in_a_pipeline_goes_by_its_own_name(naps, of_type):
+def test_a_function_retried_directly_in_a_pipeline_has_its_own_name(naps, of_type):
     script = Scripted(OSError(), "done")
 
     @retry(2, sleep=naps)

@@ -132,7 +132,7 @@ def test_stamina_inside_an_agent(recorded):
 
 
 @pytest.mark.usefixtures("_stamina")
-def test_stamina_in_a_pipeline_goes_by_the_name_of_the_function(of_type):
+def test_stamina_in_a_pipeline_uses_the_name_of_the_function(of_type):
     instrument_stamina()
     script = Scripted(OSError("x"), "done")
 

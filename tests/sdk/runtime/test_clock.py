@@ -28,7 +28,7 @@ def test_ids_are_unique_and_alike_in_form() -> None:
     assert [one[:16] for one in ids] == sorted(one[:16] for one in ids)
 
 
-def test_a_copied_clock_goes_on_from_its_origin() -> None:
+def test_a_copied_clock_continues_from_its_origin() -> None:
     clock = HybridClock()
     clock._last = 2**62
     assert clock.copy().tick() == f"{2**62 + 1:016x}"

@@ -95,8 +95,8 @@ def test_a_run_of_a_script_is_replayed_by_the_command(script: str, tmp_path: Pat
     assert load(tmp_path / "run.tape.ndjson").header["entry"] == "till:shop"
     again = run(tmp_path, "-m", "tracereel", "replay", "run.tape.ndjson", "--run")
 
-    said = f"tracereel replay: importing till from {tmp_path / script}, which the tape names\n"
-    assert (again.returncode, again.stderr) == (0, said)
+    message = f"tracereel replay: importing till from {tmp_path / script}, which the tape names\n"
+    assert (again.returncode, again.stderr) == (0, message)
     assert again.stdout.startswith("result: '7 is sold out'\n")
     assert "went as recorded: 2 calls served, 0 made" in again.stdout
 
@@ -210,7 +210,7 @@ def with_entry(tape: Tape, **changes: Any) -> Tape:
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("nobody:knows", "there is no module 'nobody' here"),
         (f"{HERE}:nothing", "is not there"),
@@ -223,7 +223,7 @@ def with_entry(tape: Tape, **changes: Any) -> Tape:
     ],
 )
 def test_uncallable_entry_error_has_reason_and_advice(
-    entry: str | None, said: str, taped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    entry: str | None, message: str, taped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a command would start it: `__main__` here is not that of the run.
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("a_command", None))
@@ -235,7 +235,7 @@ def test_uncallable_entry_error_has_reason_and_advice(
     with pytest.raises(TapeError) as refused:
         entry_point(with_entry(tape, entry=entry))
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_run_that_could_not_be_called_has_not_gone_as_recorded(taped: Any) -> None:

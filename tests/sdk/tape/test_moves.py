@@ -113,7 +113,9 @@ def test_another_value_is_a_change_under_the_new_names_too(folder: Path) -> None
         ("# " + "x" * 300_000, "at most 262144 are read"),
     ],
 )
-def test_a_file_that_is_none_of_moves_says_why(folder: Path, text: str, problem: str) -> None:
+def test_an_invalid_file_of_moves_is_refused_with_the_reason(
+    folder: Path, text: str, problem: str
+) -> None:
     (folder / "tracereel-moves.toml").write_text(text)
 
     with pytest.raises(TapeError, match=problem):

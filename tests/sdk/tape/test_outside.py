@@ -145,6 +145,54 @@ def test_a_program_that_is_started_is_listed_in_a_process_that_was_guarded_too(
     assert taped(lambda: careless("_program", 0, str(tmp_path))).outside
 
 
+@traced_tool("sends", effect="write")
+def sends(connection: socket.socket) -> None:
+    connection.sendall(b"x")
+
+
+async def _sends_async(connection: socket.socket) -> None:
+    _, writer = await asyncio.open_connection(sock=connection)
+    writer.write(b"x")
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("form", ["plain", "message", "asyncio"])
+def test_data_on_a_connection_that_was_open_before_is_listed_once(port: int, form: str) -> None:
+    @traced_agent("sender")
+    def sender() -> None:
+        if form == "asyncio":
+            asyncio.run(_sends_async(connection))
+        for _ in range(2):
+            if form == "plain":
+                connection.sendall(b"x")
+            elif form == "message":
+                connection.sendmsg([b"x"])
+
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        tape = taped(sender)
+
+    assert tape.state == "partly"
+    (found,) = tape.outside
+    assert found.startswith(
+        f"outside of recorded calls: the network is used: 127.0.0.1 ({__name__}"
+    )
+
+
+def test_data_of_recorded_calls_and_between_threads_is_not_listed(port: int) -> None:
+    @traced_agent("sender")
+    def sender() -> None:
+        sends(connection)
+        left.sendall(b"x")
+        asyncio.run(asyncio.to_thread(look, "x"))
+
+    left, right = socket.socketpair()
+    with left, right, socket.create_connection(("127.0.0.1", port)) as connection:
+        tape = taped(sender)
+
+    assert tape.outside == ()
+
+
 def test_effects_before_and_after_the_run_and_reading_files_do_not_count(tmp_path: Path) -> None:
     _write(0, tmp_path)
 

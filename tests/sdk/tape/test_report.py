@@ -75,7 +75,7 @@ def tape(taped: Any) -> Any:
 def report_of(tape: Any) -> Any:
     """Return the report of a strict replay with a change in the program."""
 
-    def tell(change: str, mode: Any = "strict") -> str:
+    def report(change: str, mode: Any = "strict") -> str:
         changes.add(change)
         run = tracereel.replay(tape, mode=mode)
         try:
@@ -85,7 +85,7 @@ def report_of(tape: Any) -> Any:
             pass
         return str(run.report)
 
-    return tell
+    return report
 
 
 def test_a_change_in_the_midst_of_a_long_prompt_is_seen(report_of: Any) -> None:

@@ -166,7 +166,7 @@ def test_calls_that_failed_are_errors(
 def _logs_restored() -> Iterator[None]:
     yield
     configure_logs()
-    assert not event_log._asked_for
+    assert not event_log._handlers
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ def test_lines_gathered_before_a_fork_are_written_by_the_parent_alone(tmp_path: 
     child = os.fork()
     if child == 0:
         written.write({"event_type": "custom.thing", "trace_id": "in the child"})
-        event_log._asked_for[0].flush()
+        event_log._handlers[0].flush()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     written.write({"event_type": "custom.thing", "trace_id": "in the parent"})
@@ -234,7 +234,7 @@ def test_full_log_file_is_rotated_and_the_oldest_removed(tmp_path: Path) -> None
     written = Logs(None)
     for number in range(100):
         written.write({"event_type": "custom.thing", "trace_id": f"t{number}"})
-    event_log._asked_for[0].flush()
+    event_log._handlers[0].flush()
     names = sorted(file.name for file in tmp_path.glob("events.log*"))
     assert names == ["events.log", "events.log.1", "events.log.2"]
     assert all(file.stat().st_size <= 1000 for file in tmp_path.glob("events.log*"))

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,127 +13,88 @@ import sys
 
 import tracereel
 
-{imports}
+{setup}
 
 
 @tracereel.traced_agent("a")
 def agent():
     print("inside", file=sys.stderr)
-    {body}
 
 
 agent()
 agent()
-{after}
 """
 LINE = "spans that this program starts itself are not recorded"
+ADVICE = "call tracereel.configure() at its start, or set a provider"
 
 
 @pytest.fixture
-def said(child: Child, tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
-    """Run a program; return the lines on its standard error."""
+def said(child: Child) -> Iterator[Callable[..., list[str]]]:
+    """Run a program that chose nothing about providers; return the lines on its standard error."""
     with OtlpSink() as sink:
 
-        def run(
-            *, first: str = "", imports: str = "", body: str = "", after: str = "", **environ: str
-        ) -> list[str]:
-            (tmp_path / "helper.py").write_text("from opentelemetry import trace\n")
-            program = AGENT.format(
-                imports=textwrap.dedent(imports), body=body, after=textwrap.dedent(after)
-            )
-            environ = {"PYTHONPATH": str(tmp_path), "TRACEREEL_ENDPOINT": sink.url, **environ}
-            process = child(f"{first}\n{program}", **environ)
+        def run(setup: str = "", **environ: str) -> list[str]:
+            environ = {
+                "TRACEREEL_ENDPOINT": sink.url,
+                "TRACEREEL_SET_TRACER_PROVIDER": "",
+                **environ,
+            }
+            process = child(AGENT.format(setup=textwrap.dedent(setup)), **environ)
             assert process.wait(60) == 0, process.stderr.read()
             return [
-                "the line" if LINE in line else line for line in process.stderr.read().splitlines()
+                "the line" if LINE in line and ADVICE in line else line
+                for line in process.stderr.read().splitlines()
             ]
 
         yield run
 
 
-USES = {
-    "imported": {"imports": "from opentelemetry import trace"},
-    "imported before tracereel": {"first": "from opentelemetry import trace"},
-    "imported by its full name": {"imports": "import opentelemetry.trace"},
-    "with a tracer": {
-        "imports": """
-        from opentelemetry.trace import get_tracer as tracer_of
-        tracer = tracer_of(__name__)
-        del tracer_of
-        """
-    },
-    "with the function that makes tracers": {
-        "imports": "from opentelemetry.trace import get_tracer",
-        "body": "with get_tracer('t').start_as_current_span('lost'): pass",
-    },
-    "in a module": {"imports": "import helper"},
-    "with logging": {
-        "imports": """
+SAID = {
+    "nothing": "",
+    "a tracer": """
+        from opentelemetry import trace
+        tracer = trace.get_tracer(__name__)
+    """,
+    "logging": """
         import logging
-        from opentelemetry import trace
         logging.basicConfig(format="%(message)s")
-        """
-    },
-    "with a configuration that opts out": {
-        "imports": """
-        from opentelemetry import trace
-        tracereel.configure(set_tracer_provider=False, event_logs="off")
-        """
-    },
-}
-LATER = {
-    "imported inside": {
-        "body": "from opentelemetry.trace import get_tracer as t; t('t').start_span('lost').end()"
-    },
-    "an attribute": {
-        "body": "from opentelemetry import trace as t; t.get_current_span().set_attribute('k', 1)"
-    },
+    """,
 }
 QUIET = {
-    "no span": {},
-    "imported after the calls": {"after": "from opentelemetry import trace"},
-    "configured": {
-        "imports": """
-        from opentelemetry import trace
-        tracereel.configure(set_tracer_provider=True, event_logs="off")
-        """
-    },
-    "a provider": {
-        "imports": """
+    "configure": 'tracereel.configure(event_logs="off")',
+    "a configuration that opts out": """
+        tracereel.configure(set_tracer_provider=False, event_logs="off")
+    """,
+    "a provider": """
         from opentelemetry import trace
         from opentelemetry.sdk.trace import TracerProvider
         trace.set_tracer_provider(TracerProvider())
-        """
-    },
-    "a provider that makes no spans": {
-        "imports": """
+    """,
+    "a provider that makes no spans": """
         from opentelemetry import trace
         trace.set_tracer_provider(trace.NoOpTracerProvider())
-        """
-    },
-    "spans of the program turned off": {
-        "imports": "from opentelemetry import trace",
-        "TRACEREEL_OTHER_SPANS": "0",
-    },
+    """,
+    "a recorder of tests": """
+        from tracereel.testing import EventRecorder
+        recorder = EventRecorder().start()
+    """,
 }
 
 
-@pytest.mark.parametrize("use", USES)
-def test_a_program_that_uses_opentelemetry_gets_the_line_at_its_first_traced_call(
-    said: Callable[..., list[str]], use: str
+@pytest.mark.parametrize("setup", SAID.values(), ids=SAID)
+def test_the_first_traced_call_says_once_how_to_get_the_programs_own_spans(
+    said: Callable[..., list[str]], setup: str
 ) -> None:
-    assert said(**USES[use]) == ["the line", "inside", "inside"]
+    assert said(setup) == ["the line", "inside", "inside"]
 
 
-@pytest.mark.parametrize("use", LATER)
-def test_a_program_that_shows_its_use_later_gets_the_line_with_the_first_lost_span(
-    said: Callable[..., list[str]], use: str
+@pytest.mark.parametrize("setup", QUIET.values(), ids=QUIET)
+def test_a_program_that_has_decided_about_a_provider_gets_no_line(
+    said: Callable[..., list[str]], setup: str
 ) -> None:
-    assert said(**LATER[use]) == ["inside", "the line", "inside"]
+    assert said(setup) == ["inside", "inside"]
 
 
-@pytest.mark.parametrize("use", QUIET)
-def test_a_program_that_loses_no_span_gets_no_line(
-    said: Callable[..., list[str]], use: str
-) -> None:
-    assert said(**QUIET[use]) == ["inside", "inside"]
+@pytest.mark.parametrize("name", ["TRACEREEL_SET_TRACER_PROVIDER", "TRACEREEL_OTHER_SPANS"])
+def test_the_line_can_be_turned_off_from_outside(said: Callable[..., list[str]], name: str) -> None:
+    assert said(**{name: "0"}) == ["inside", "inside"]

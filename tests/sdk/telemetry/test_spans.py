@@ -104,7 +104,7 @@ def test_a_span_nests_under_the_programs_own(
     assert started["parent_span_id"] == f"{ids.span_id:016x}"
 
 
-def test_sibling_runs_in_one_opentelemetry_trace_go_on_counting(recorded: Deliver) -> None:
+def test_sibling_runs_in_one_opentelemetry_trace_continue_the_count(recorded: Deliver) -> None:
     agent = traced_agent("a")(lambda: None)
     with TracerProvider(shutdown_on_exit=False).get_tracer("p").start_as_current_span("request"):
         agent()

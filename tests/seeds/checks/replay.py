@@ -77,11 +77,12 @@ def replay_summary(row, evidence):
 @collector_check
 def replay_parts(row, evidence):
     stored = evidence.stored_declared
-    replay = evidence.client.replay(TRACE)
-    assert [step.details["event_id"] for step in replay.timeline] == [
-        entry["details"]["event_id"] for entry in stored["timeline"]
-    ]
-    assert replay.summary == stored["summary"]
+    replay = AgentExecutionReplay(evidence.collector.url, KEYS["own"])
+    events = asyncio.run(replay.get_events_by_trace(TRACE))
+    assert events == [entry["details"] for entry in stored["timeline"]]
+    assert events == sorted(events, key=lambda event: event["timestamp"])
+    assert evidence.client.replay(TRACE).summary == stored["summary"]
+    assert replay.replay_sync(TRACE)["summary"] == stored["summary"]
 
 
 @collector_check

@@ -12,8 +12,9 @@ if "own" in sys.argv:
 
 @traced_agent("parsing_agent")
 def process() -> None:
-    """Print when the first traced call runs."""
-    print("first call", file=sys.stderr)
+    """Print when a traced call runs."""
+    print("call", file=sys.stderr)
 
 
+process()
 process()

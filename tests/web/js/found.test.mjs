@@ -31,3 +31,8 @@ test("if no step has all words, those with some are found", () => {
 test("names of fields are not searched, and nothing is found in nothing", () => {
   assert.deepEqual(found("status", [["a", { status: "ok" }]]), [[], true]);
 });
+
+test("words in JSON that is text are found as they are shown", () => {
+  const sent = JSON.stringify([{ role: "user", content: "first\nLima, se\u00f1al" }]).replace("\u00f1", "\\u00f1");
+  assert.deepEqual(found("lima señal", [["a", { "gen_ai.input.messages": sent }]]), [["a"], true]);
+});

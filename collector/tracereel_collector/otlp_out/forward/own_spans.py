@@ -72,9 +72,9 @@ def _fill(span: Span, event: dict[str, Any]) -> None:
         span.attributes.add(key=semconv.OPERATION).value.string_value = operation
     failed = event["event_type"] == semconv.EXECUTION_FAILED or event.get("status") == "failed"
     if failed:
-        said = (str(event.get("error_type") or ""), str(event.get("error_message") or ""))
+        error = (str(event.get("error_type") or ""), str(event.get("error_message") or ""))
         span.status.code = Status.STATUS_CODE_ERROR
-        span.status.message = ": ".join(filter(None, said))
+        span.status.message = ": ".join(filter(None, error))
 
 
 def _put(place: Any, value: Any) -> None:

@@ -77,7 +77,7 @@ class Observer:
     def start(self) -> None:
         """Start the exporter and capture log lines."""
         self.exporter.start()
-        tap_log_lines(self.said)
+        tap_log_lines(self.record_line)
 
     def stop(self, *, timeout: float) -> None:
         """Stop; queued records are sent if the target accepts them immediately."""
@@ -122,7 +122,7 @@ class Observer:
                 failed=stored < batch.records,
             )
 
-    def said(self, line: Mapping[str, Any]) -> None:
+    def record_line(self, line: Mapping[str, Any]) -> None:
         """Record a log line."""
         if "logs" not in self._signals:
             return

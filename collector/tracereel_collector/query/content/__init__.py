@@ -1,1 +1,1 @@
-"""Content of one step: what was said to and by a model, tool or agent, from events and spans."""
+"""Content of one step: input and output of a model, tool or agent, from events and spans."""

@@ -14,7 +14,7 @@ _IGNORED: Final = ("thinking", "citation")
 
 
 def digest(message: Message) -> bytes:
-    """Return a hash of what a message says; ids do not matter, they differ between providers."""
+    """Return a hash of the content of a message; ids do not matter, they differ between providers."""
     role = "system" if message.role in _SYSTEM else message.role
     said = [_said(part) for part in message.parts if part.type not in _IGNORED]
     return hashlib.blake2b(msgspec.json.encode([role, said]), digest_size=16).digest()

@@ -5,21 +5,19 @@ from typing import Any, Final
 
 import msgspec
 
-from tracereel._runtime.clock import otel_trace_id
 from tracereel.content import Content
 from tracereel_collector.query.content.from_events import content_of_events
 from tracereel_collector.query.content.from_span import content_of_span
-from tracereel_collector.query.content.rows import logs_of, span_of
+from tracereel_collector.query.content.rows import ContentSpan, Place, logs_of, spans_of
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.run.steps import RunStep
 
 _MAX_EVENTS: Final = 50
 """Events of one step that are read."""
-_MODELS: Final = ("llm", "span")
 
 
 def contents_of(reader: RunReader, tenant: str, steps: Sequence[RunStep]) -> list[Content | None]:
-    """Return the content of each step; None for one that has neither events nor a model's span."""
+    """Return the content of each step; None for one that has neither events nor a span."""
     numbers: dict[str, list[int]] = {}
     for step in steps:
         for row in step.events[:_MAX_EVENTS]:
@@ -29,22 +27,32 @@ def contents_of(reader: RunReader, tenant: str, steps: Sequence[RunStep]) -> lis
         for payload in reader.payloads(tenant, trace_id, wanted):
             event = _decoded(payload)
             events[str(event.get("event_id"))] = event
-    return [_content(reader, tenant, step, events) for step in steps]
+    own = [_own(step, events) for step in steps]
+    places = {
+        place for step, found in zip(steps, own, strict=True) if not found and (place := _of(step))
+    }
+    spans = {
+        place: _of_span(reader, tenant, span)
+        for place, span in spans_of(reader.store, tenant, places)
+    }
+    return [
+        content_of_events(step.kind, found) if found else spans.get(_of(step) or ("", ""))
+        for step, found in zip(steps, own, strict=True)
+    ]
 
 
-def _content(
-    reader: RunReader, tenant: str, step: RunStep, events: Mapping[str, Mapping[str, Any]]
-) -> Content | None:
-    own = [events[row.event_id] for row in step.events[:_MAX_EVENTS] if row.event_id in events]
-    if own:
-        return content_of_events(step.kind, own)
-    if step.span is None or step.kind not in _MODELS:
-        return None
-    traces = sorted({step.span.trace_id, otel_trace_id(step.trace_id)})
-    span = span_of(reader.store, tenant, traces, step.id)
-    if span is None:
-        return None
-    return content_of_span(span, lambda: logs_of(reader.store, tenant, traces, step.id))
+def _own(step: RunStep, events: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    wanted = step.events[:_MAX_EVENTS]
+    return [events[row.event_id] for row in wanted if row.event_id in events]
+
+
+def _of(step: RunStep) -> Place | None:
+    return (step.span.trace_id, step.id) if step.span is not None else None
+
+
+def _of_span(reader: RunReader, tenant: str, span: ContentSpan) -> Content:
+    place = (reader.store, tenant, [span.trace_id], span.span_id)
+    return content_of_span(span, lambda: logs_of(*place))
 
 
 def _decoded(payload: str) -> Mapping[str, Any]:

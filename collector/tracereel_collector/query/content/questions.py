@@ -9,7 +9,7 @@ import msgspec
 
 from tracereel.content import Content, ModelCallContent, ValueContent, answered, asked
 from tracereel_collector.query.content.from_span import content_of_span
-from tracereel_collector.query.content.rows import ContentLog, ContentSpan
+from tracereel_collector.query.content.rows import ContentLog, ContentSpan, Place
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.store.rollups import MAX_PROMPT
 from tracereel_collector.store.sql import query
@@ -26,8 +26,6 @@ _ELEMENTS: Final = 4
 
 _LOGS: Final = 40
 """Last log records that are read of a span."""
-_Place = tuple[str, str]
-"""Trace and span."""
 
 
 class _AskedLog(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -52,7 +50,7 @@ class _AskedSpans(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was asked and answered, at most 300 characters each; None if no span says it."""
+    """Last question and answer, at most 300 characters each; None if no span has it."""
 
     asked: str | None = None
     answered: str | None = None
@@ -88,7 +86,7 @@ class Questions:
         spans = read_rows(
             self.store, query("asked_spans"), _AskedSpans, tenant=tenant, traces=traces
         )
-        # Most runs say it in the outermost span or the agent; the calls inside repeat it at length.
+        # Most runs have it in the outermost span or the agent; the calls inside repeat it at length.
         contents = self.contents(
             tenant, ((row.trace_id, each) for row in spans for each in (row.outermost, *row.agents))
         )
@@ -107,8 +105,8 @@ class Questions:
         return found | {row.trace_id: _said(row, contents) for row in lacking}
 
     def contents(
-        self, tenant: str, wanted: Iterable[_Place], *, with_logs: bool = False
-    ) -> dict[_Place, Content]:
+        self, tenant: str, wanted: Iterable[Place], *, with_logs: bool = False
+    ) -> dict[Place, Content]:
         """Return the content of spans, of long lists of messages only the end."""
         places = {place for place in wanted if place[1]}
         if not places:
@@ -132,8 +130,8 @@ class Questions:
             if (place := (row.trace_id, row.span_id)) in places
         }
 
-    def _logs(self, asked_of: Mapping[str, Any]) -> dict[_Place, list[ContentLog]]:
-        found: dict[_Place, list[ContentLog]] = {}
+    def _logs(self, asked_of: Mapping[str, Any]) -> dict[Place, list[ContentLog]]:
+        found: dict[Place, list[ContentLog]] = {}
         rows = read_rows(self.store, query("asked_logs"), _AskedLog, **asked_of, elements=_LOGS)
         for row in reversed(rows):
             log = ContentLog(row.name, row.body, row.attributes)
@@ -141,7 +139,7 @@ class Questions:
         return found
 
 
-def _logged(logs: Mapping[_Place, list[ContentLog]], place: _Place) -> Sequence[ContentLog]:
+def _logged(logs: Mapping[Place, list[ContentLog]], place: Place) -> Sequence[ContentLog]:
     return logs.get(place, ())
 
 
@@ -149,7 +147,7 @@ def _both(said: Said) -> tuple[str | None, str | None]:
     return said.asked, said.answered
 
 
-def _said(row: _AskedSpans, contents: Mapping[_Place, Content]) -> Said:
+def _said(row: _AskedSpans, contents: Mapping[Place, Content]) -> Said:
     def first(spans: Sequence[str], side: int) -> str | None:
         known = (contents.get((row.trace_id, span)) for span in spans)
         return next((said for each in known if (said := _side(each, side))), None)

@@ -1,6 +1,6 @@
 """Rows behind the content of a step: its span, log records of the span, earlier model calls."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -12,6 +12,10 @@ MAX_LOGS: Final = 2_000
 """Log records of one span that are read."""
 MAX_CALLS: Final = 5
 """Earlier model calls that are compared with one."""
+_AT_ONCE: Final = 8
+"""Spans that are in memory at a time with all that they hold."""
+Place = tuple[str, str]
+"""Trace and span."""
 
 
 class SpanEvent(NamedTuple):
@@ -23,7 +27,7 @@ class SpanEvent(NamedTuple):
 
 
 class ContentSpan(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Row of `step_span.sql`, in column order."""
+    """Row of `step_spans.sql`, in column order."""
 
     trace_id: str = ""
     span_id: str = ""
@@ -76,8 +80,21 @@ def span_of(
     store: StoreReader, tenant: str, traces: Sequence[str], span_id: str
 ) -> ContentSpan | None:
     """Return a span of another instrumentation, if there is one."""
-    found = _rows(store, "step_span", ContentSpan, tenant, traces, span_id=span_id)
+    found = _rows(store, "step_spans", ContentSpan, tenant, traces, span_ids=[span_id])
     return found[0] if found else None
+
+
+def spans_of(
+    store: StoreReader, tenant: str, places: Collection[Place]
+) -> Iterator[tuple[Place, ContentSpan]]:
+    """Yield spans of other instrumentations by trace and span id, few of them at a time."""
+    waiting = sorted(places)
+    for start in range(0, len(waiting), _AT_ONCE):
+        some = waiting[start : start + _AT_ONCE]
+        traces, spans = sorted({trace for trace, _ in some}), [span for _, span in some]
+        for row in _rows(store, "step_spans", ContentSpan, tenant, traces, span_ids=spans):
+            if (place := (row.trace_id, row.span_id)) in places:
+                yield place, row
 
 
 def logs_of(

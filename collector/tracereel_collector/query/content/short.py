@@ -28,7 +28,7 @@ def short_texts(reader: RunReader, tenant: str, steps: Sequence[RunStep]) -> lis
 
 
 def said(message: Message) -> str:
-    """Return a message as text: what it says, and the calls and results in it."""
+    """Return a message as text, with the calls and results in it."""
     return "\n".join(filter(None, map(_said, message.parts)))[:MAX_TEXT]
 
 

@@ -81,7 +81,7 @@ def _from(
     for place in places:
         value = value_at(attributes, place)
         found = conversation(_unwrapped(value), role=role) if value else NOTHING
-        # A message without parts hides what another attribute says (LiteLLM's tool calls).
+        # A message without parts hides the content of another attribute (LiteLLM's tool calls).
         if any(message.parts for message in found.messages):
             return found
     return NOTHING
@@ -132,7 +132,7 @@ def _both(attributes: Mapping[str, str]) -> Sides:
 
 
 def _sides(events: Sequence[tuple[Any, Any]]) -> Sides:
-    """Return named messages by side: choices are output, also what the model said last."""
+    """Return named messages by side: choices are output, and so is the last message of the model."""
     asked = [_with_role(name, each) for name, each in events if name not in CHOICE_EVENTS]
     said = [each for name, each in events if name in CHOICE_EVENTS]
     if not said:

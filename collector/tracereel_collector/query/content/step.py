@@ -135,7 +135,7 @@ class StepContent:
     def _compared(
         self, tenant: str, found: _Found, step_id: str, content: ModelCallContent
     ) -> ModelCallContent:
-        """Say which messages an earlier call of the run had too."""
+        """Mark the messages that an earlier call of the run had too."""
         calls = calls_before(
             self.reader.store,
             tenant,

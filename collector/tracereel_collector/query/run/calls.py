@@ -9,7 +9,7 @@ from tracereel_collector.store.calls import CallSpan, calls_of
 from tracereel_collector.store.rollups import OWN_SCOPE
 
 Repeated = frozenset[int]
-"""Steps whose call another step tells of, by `id(step)`."""
+"""Steps whose call another step also describes, by `id(step)`."""
 
 
 def repeated_calls(steps: Sequence[RunStep]) -> Repeated:

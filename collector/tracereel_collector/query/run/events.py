@@ -1,6 +1,6 @@
 """Conversion of stored events into rows of the model, mostly from their payloads."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
@@ -154,23 +154,23 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     @property
     def duration_ms(self) -> int | None:
         """Reported duration."""
-        for said in (
+        for value in (
             self.execution_time_ms,
             self.execution_time_before_failure_ms,
             self.execution_time_before_cancel_ms,
             self.total_execution_time_ms,
             self.own_duration_ms,
         ):
-            if said is not None:
-                return said
+            if value is not None:
+                return value
         return self.decision_duration_ms
 
     @property
     def confidence(self) -> float | None:
         """Reported confidence."""
-        for said in (self.own_confidence, self.final_confidence):
-            if said is not None:
-                return said
+        for value in (self.own_confidence, self.final_confidence):
+            if value is not None:
+                return value
         return self.fallback_confidence
 
     @property
@@ -253,17 +253,36 @@ def event_rows(stored: Iterable[StoredEvent], *, whole: bool) -> list[EventRow]:
     return made
 
 
-def fill_sessions(rows: Iterable[EventRow]) -> None:
-    """Set the session of events that were sent before their execution knew it."""
-    found = [row for row in rows if row.execution_id]
-    known = {(row.trace_id, row.execution_id): row.session_id for row in found if row.session_id}
-    for row in found:
-        session = known.get((row.trace_id, row.execution_id))
-        if session is not None and not row.session_id:
-            row.session_id = session
-            if row.payload:
-                added = msgspec.json.encode({"session_id": session}).decode()
-                row.payload = f"{row.payload.rstrip()[:-1]},{added[1:]}"
+def fill_sessions(rows: Sequence[EventRow], named: Sequence[tuple[str, str]] = ()) -> None:
+    """Set the session of events that were sent without it: that of their execution, else of their run.
+
+    A run with several sessions gives none. `named` has the run and the session of events that are not
+    among the rows.
+    """
+    by_execution: dict[tuple[str, str], str] = {}
+    by_run: dict[str, set[str]] = {}
+    for trace_id, session in named:
+        by_run.setdefault(trace_id, set()).add(session)
+    for row in rows:
+        if row.session_id:
+            by_run.setdefault(row.trace_id, set()).add(row.session_id)
+            if row.execution_id:
+                by_execution[row.trace_id, row.execution_id] = row.session_id
+    for row in rows if by_run else ():
+        if row.session_id or row.trace_id not in by_run:
+            continue
+        sessions = by_run[row.trace_id]
+        only = next(iter(sessions)) if len(sessions) == 1 else ""
+        row.session_id = by_execution.get((row.trace_id, row.execution_id), only)
+        if row.session_id and row.payload:
+            row.payload = with_fields(row.payload, {"session_id": row.session_id})
+
+
+def with_fields(payload: str, fields: Mapping[str, object]) -> str:
+    """Return an event with some fields set."""
+    said = _OBJECTS.decode(payload)
+    known = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    return msgspec.json.encode(said | known).decode()
 
 
 _otel_trace_id: Final = lru_cache(1_000)(otel_trace_id)
@@ -275,11 +294,11 @@ def _whatever(payload: str) -> EventRow:
     Custom events may use the same field names with other types.
     """
     try:
-        said = _OBJECTS.decode(payload)
+        fields = _OBJECTS.decode(payload)
     except msgspec.DecodeError:  # ingest refuses invalid JSON, but rows of other origin may have it
         return EventRow()
     kept: dict[str, Any] = {}
-    for name, raw in said.items():
+    for name, raw in fields.items():
         field = _FIELDS.get(name)
         if field is None or bytes(raw) == b"null":
             continue

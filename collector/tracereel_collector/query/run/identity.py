@@ -28,12 +28,12 @@ _RANKS: Final = {
 _OPERATION: Final = re.compile(OPERATION)
 
 _Place = tuple[int, int, str]
-"""Rank of what a run is named after, or ends with, its clock, and the name or status."""
+"""Rank of the row that names or ends a run, its time, and the name or status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
-    """What a list and a page say of a run."""
+    """Name, status, times and owners of a run, the same in lists and on its page."""
 
     name: str
     status: str
@@ -91,7 +91,7 @@ def _rank(row: EventRow) -> int | None:
 
 
 def _moments(row: EventRow) -> tuple[int, int]:
-    """Return when what an event tells began and ended."""
+    """Return start and end of the work that an event describes."""
     at = row.unix_nano
     if row.span_start and row.span_end >= row.span_start:
         return min(at, row.span_start), max(at, row.span_end)
@@ -126,10 +126,10 @@ def _called(row: EventRow, rank: int) -> str:
     if row.event_type == semconv.LLM_CALLED:
         return row.span_name or f"chat {row.llm_model}".strip()
     if row.event_type == semconv.TOOL_CALLED:
-        said = row.span_name or f"{semconv.EXECUTE_TOOL} {row.tool_name}".strip()
+        name = row.span_name or f"{semconv.EXECUTE_TOOL} {row.tool_name}".strip()
     else:
-        said = row.span_name or row.event_type.split(".")[1]
-    return _OPERATION.sub("", said)
+        name = row.span_name or row.event_type.split(".")[1]
+    return _OPERATION.sub("", name)
 
 
 def _status(
@@ -176,7 +176,7 @@ def _open(statuses: Sequence[str]) -> str:
 
 
 def _errors(rows: Sequence[EventRow], alone: Sequence[RunStep]) -> int:
-    """Count what failed: agents, calls outside of agents, spans; else pipelines."""
+    """Count failures: agents, calls outside of agents, spans; else pipelines."""
     failed = sum(
         row.event_type == semconv.EXECUTION_FAILED
         or (

@@ -131,6 +131,8 @@ class Counts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     otel_trace_ids: list[str]
     unpriced: int
     """Calls with reported tokens but without a reported cost."""
+    sessions: list[tuple[str, str]]
+    """Runs and the sessions that their events name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

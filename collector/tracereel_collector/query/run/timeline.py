@@ -8,7 +8,7 @@ import msgspec
 from tracereel.semconv import TAPE_RECORDED
 from tracereel_collector.model import SPAN_EVENT, SPAN_MARK
 from tracereel_collector.query.run.analysis import NOTHING, Analysis, StepUsage
-from tracereel_collector.query.run.events import EventRow
+from tracereel_collector.query.run.events import EventRow, with_fields
 from tracereel_collector.query.run.order import time_of
 from tracereel_collector.query.run.positions import Cursor
 from tracereel_collector.query.run.rows import SpanEventRow, SpanRow
@@ -113,7 +113,9 @@ def event_entry(
         cost_usd=usage.cost_usd if closes or step is None else None,
         chain=chain,
     )
-    payload = row.payload if outcome is None else _completed(row.payload, outcome)
+    payload = row.payload
+    if payload and outcome is not None:
+        payload = with_fields(payload, outcome)
     details = stored_payload(payload, tenant, row.sequence_number, row.ingested_at)
     return Entry(
         Cursor(row.hlc, row.sequence_number),
@@ -211,15 +213,6 @@ def stored_payload(payload: str, tenant: str, number: int, ingested_at: str) -> 
     """Return an event as sent, with the fields that the collector adds."""
     added = {"tenant": tenant, "sequence_number": number, "ingested_at": ingested_at}
     return payload.encode().rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:]
-
-
-def _completed(payload: str, outcome: Mapping[str, bool]) -> str:
-    """Return an event with an outcome that was null when it was sent."""
-    if not payload:
-        return payload
-    fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
-    known = {name: msgspec.Raw(b"true" if value else b"false") for name, value in outcome.items()}
-    return msgspec.json.encode(fields | known).decode()
 
 
 def _spliced(time: str, event: str, details: bytes, about: _About) -> bytes:

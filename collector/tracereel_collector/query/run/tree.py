@@ -145,10 +145,10 @@ def _moments(steps: Sequence[RunStep]) -> list[int]:
     """Return start and end times; for open steps, the last event's time."""
     begun = [step.start + step.shift for step in steps]
     ended = [step.end + step.shift for step in steps if step.end is not None]
-    heard = [
+    latest = [
         step.events[-1].unix_nano + step.shift for step in steps if step.end is None and step.events
     ]
-    return begun + ended + heard
+    return begun + ended + latest
 
 
 def _order(step: RunStep) -> tuple[int, int, str]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,9 +57,10 @@ class Catalogue:
         """Return whether a name, qualified or not, is a relation that may not be read."""
         return name.lower() in self.denied
 
-    def filters(self, tenant: str) -> str:
+    def filters(self, tenant: str, sent: Mapping[str, Sequence[str]] | None = None) -> str:
         """Return the value of `additional_table_filters` that restricts every table to a tenant.
 
+        `sent` has checked conditions of the caller by table, of which one must hold.
         The engine uses the first entry that matches a table's name or alias. Tenant tables come first, so
         that an alias cannot give them the filter of a listing. Relations that may not be read are filtered
         to be empty, in case a statement reaches one despite all checks.
@@ -67,7 +68,10 @@ class Catalogue:
         # Escape every byte, so that no tenant name can end the string literal.
         value = "".join(f"\\x{byte:02x}" for byte in tenant.encode())
         rules = {
-            f"{self.database}.{name}": f"{column} = '{value}'"
+            f"{self.database}.{name}": " OR ".join(
+                f"{column} = '{value}'{also}"
+                for also in [f" AND {each}" for each in (sent or {}).get(table, ())] or [""]
+            )
             for table, column in sorted(self.tenant_columns.items())
             # On a cluster the shards read the local tables, with the same settings.
             for name in (table, f"{table}_local")

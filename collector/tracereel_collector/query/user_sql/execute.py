@@ -9,6 +9,11 @@ from typing import Any, Final
 from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.user_sql import statement_text, tree
 from tracereel_collector.query.user_sql.catalogue import Catalogue, CatalogueCache
+from tracereel_collector.query.user_sql.sent_filters import (
+    SentFilters,
+    read_filters,
+    split_filters,
+)
 from tracereel_collector.runtime.tenant_shares import ONE_TENANT, SharePolicy, TenantShares
 from tracereel_collector.store.settings import SENSE, SHARDED
 from tracereel_collector.store.user_sql import UserSqlResult, UserSqlStore
@@ -72,6 +77,13 @@ class SqlQuery:
     rows: int | None = None
     """Maximum rows of the response."""
     whole: bool = False
+    seconds: float | None = None
+    """Maximum time, if less than the limit."""
+    filters: bytes = b""
+    """Value of `additional_table_filters`, if it came beside the statement."""
+
+
+_ONLY_SETTINGS: Final = frozenset({"system.settings"})
 
 
 class UserSql:
@@ -110,19 +122,24 @@ class UserSql:
             raise BadRequestError(f"the statement is longer than {MAX_SQL_BYTES} bytes")
         _check_parameters(asked.parameters)
         catalogue = self._catalogues.current()
-        checked = statement_text.read(asked.sql, catalogue)
+        sql, in_statement = split_filters(asked.sql)
+        checked = statement_text.read(sql, catalogue)
         fmt = checked.format or asked.format
         if fmt not in FORMATS:
             raise BadRequestError(
                 f"the format {fmt[:60]!r} is not answered; accepted are {', '.join(sorted(FORMATS))}"
             )
-        settings = self._settings(asked.tenant, catalogue)
+        filters = read_filters(in_statement or asked.filters, catalogue)
+        settings = self._settings(asked, catalogue, filters)
         if checked.select is not None:
             explained = self._run(
                 f"EXPLAIN AST {checked.select}", asked, settings, "TSVRaw", whole=True
             )
             shown = b"".join(explained.chunks()).decode("utf-8", "replace")
-            tree.check(shown, catalogue, subqueries=checked.subqueries)
+            tables = tree.check(shown, catalogue, subqueries=checked.subqueries)
+            if tables == _ONLY_SETTINGS:
+                # Clients look there for what they may send; with 1 they send no limit of their own.
+                settings["readonly"] = 2
         limited = {
             **asked.settings,
             **settings,
@@ -149,18 +166,20 @@ class UserSql:
             max_bytes=self.limits.result_bytes,
         )
 
-    def _settings(self, tenant: str, catalogue: Catalogue) -> dict[str, Any]:
+    def _settings(
+        self, asked: SqlQuery, catalogue: Catalogue, filters: SentFilters
+    ) -> dict[str, Any]:
         limits = self.limits
         return {
             **SENSE,
             **SHARDED,
             **_FILTER_FIRST,
-            "max_execution_time": limits.seconds,
+            "max_execution_time": min(limits.seconds, asked.seconds or limits.seconds),
             "timeout_overflow_mode": "throw",
             "max_memory_usage": limits.memory_bytes,
             "max_threads": limits.threads,
             "max_temporary_data_on_disk_size_for_query": limits.memory_bytes,
-            "additional_table_filters": catalogue.filters(tenant),
+            "additional_table_filters": catalogue.filters(asked.tenant, filters),
             "readonly": 1,
         }
 

@@ -14,9 +14,20 @@ from tracereel_collector.engine.statements import parse
 from tracereel_collector.errors import BadRequestError, ForbiddenError
 from tracereel_collector.query.user_sql.catalogue import Catalogue
 
-ACCEPTED: Final = "SELECT, WITH, EXPLAIN, SHOW TABLES, SHOW DATABASES, DESCRIBE TABLE, EXISTS TABLE"
+ACCEPTED: Final = (
+    "SELECT, WITH, EXPLAIN, SHOW TABLES, SHOW DATABASES, SHOW COLUMNS, SHOW CREATE TABLE,"
+    " DESCRIBE TABLE, EXISTS TABLE"
+)
 _BEGINNINGS: Final = STATEMENTS | SESSION_STATEMENTS
-_EXPLAINED: Final = {("AST",), ("SYNTAX",), ("QUERY", "TREE")}
+_PLAN: Final = "EXPLAIN PLAN actions = 0, indexes = 0"
+_EXPLAINED: Final = {
+    (): _PLAN,
+    ("PLAN",): _PLAN,
+    ("AST",): "EXPLAIN AST",
+    ("SYNTAX",): "EXPLAIN SYNTAX",
+    ("QUERY", "TREE"): "EXPLAIN QUERY TREE",
+}
+"""What is run for each kind of EXPLAIN: a plan counts no parts, which tenants share."""
 _KEYWORDS: Final = frozenset({"SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "EXISTS"})
 """First words of accepted statements."""
 _NAMES: Final = frozenset({TokenKind.WORD, TokenKind.NAME})
@@ -57,6 +68,7 @@ def read(text: bytes, catalogue: Catalogue) -> CheckedText:
         SqlRefusedError: its kind is not accepted.
     """
     try:
+        text = _with_own_database(text, catalogue)
         _check_beginning(text)
         # No function is refused here; `tree` checks them against an allow list.
         statement = parse(text, Rules(functions=frozenset(), engines=frozenset()))
@@ -76,8 +88,27 @@ def read(text: bytes, catalogue: Catalogue) -> CheckedText:
     if statement.keyword in {"SELECT", "WITH"}:
         return CheckedText(sql, sql, result_format, subquery_names(seen))
     if statement.keyword == "EXPLAIN":
-        return CheckedText(sql, _explained(sql, seen), result_format, subquery_names(seen))
+        begins, select = _explained(sql, seen)
+        return CheckedText(f"{begins} {select}", select, result_format, subquery_names(seen))
     return CheckedText(_listing(statement.keyword, seen, catalogue), None, result_format)
+
+
+def _with_own_database(text: bytes, catalogue: Catalogue) -> bytes:
+    """Return a text that names the database of readable tables where `default` stood before them."""
+    seen = list(tokens(text))
+    own = f"`{catalogue.database}`".encode()
+    for index in range(len(seen) - 3, -1, -1):
+        name, dot, table = seen[index : index + 3]
+        if (
+            dot.text == b"."
+            and name.kind in _NAMES
+            and _plain(name) == "default"
+            and table.kind in _NAMES
+            and _plain(table) in catalogue.readable
+            and (index == 0 or seen[index - 1].text != b".")
+        ):
+            text = text[: name.start] + own + text[name.end :]
+    return text
 
 
 def _check_beginning(text: bytes) -> None:
@@ -94,15 +125,16 @@ def _without_format(sql: str, seen: list[Token]) -> tuple[str, str | None]:
     return sql, None
 
 
-def _explained(sql: str, seen: list[Token]) -> str:
+def _explained(sql: str, seen: list[Token]) -> tuple[str, str]:
+    """Return the beginning of an EXPLAIN as it is run, and its SELECT."""
     words = [token.word for token in seen[1:4]]
-    for kind in _EXPLAINED:
+    for kind, begins in _EXPLAINED.items():
         at = 1 + len(kind)
         if tuple(words[: len(kind)]) == kind and len(seen) > at and _begins_select(seen[at]):
-            return sql.encode()[seen[at].start :].decode()
+            return begins, sql.encode()[seen[at].start :].decode()
     raise SqlRefusedError(
-        "EXPLAIN is accepted as EXPLAIN AST, EXPLAIN SYNTAX or EXPLAIN QUERY TREE, without options,"
-        " of a SELECT"
+        "EXPLAIN is accepted as EXPLAIN, EXPLAIN PLAN, EXPLAIN AST, EXPLAIN SYNTAX or"
+        " EXPLAIN QUERY TREE, without options, of a SELECT"
     )
 
 
@@ -119,6 +151,14 @@ def _listing(keyword: str, seen: list[Token], catalogue: Catalogue) -> str:
     if words[:2] == ["SHOW", "TABLES"] or words[:3] == ["SHOW", "FULL", "TABLES"]:
         rest = seen[3:] if words[1] == "FULL" else seen[2:]
         return _show_tables(rest, catalogue)
+    if words[:2] == ["SHOW", "CREATE"]:
+        table = _table(plain[3:] if words[2:3] in (["TABLE"], ["VIEW"]) else plain[2:], catalogue)
+        if table is not None:
+            return f"SHOW CREATE TABLE {_readable(table, catalogue)}"
+    if words[:1] == ["SHOW"]:
+        at = 2 if words[1:2] == ["FULL"] else 1
+        if words[at : at + 1] in (["COLUMNS"], ["FIELDS"]):
+            return _show_columns("FULL " * (at - 1), seen[at + 1 :], catalogue)
     if keyword in {"DESCRIBE", "DESC", "EXISTS"}:
         rest_names = plain[2:] if len(words) > 1 and words[1] == "TABLE" else plain[1:]
         table = _table(rest_names, catalogue)
@@ -126,10 +166,31 @@ def _listing(keyword: str, seen: list[Token], catalogue: Catalogue) -> str:
             there = table in catalogue.readable
             if keyword == "EXISTS":
                 return f"SELECT toUInt8({int(there)}) AS result"
-            if there:
-                return f"DESCRIBE TABLE `{catalogue.database}`.`{table}`"
-            raise BadRequestError(f"there is no table {table!r}", hint="see SHOW TABLES")
+            return f"DESCRIBE TABLE {_readable(table, catalogue)}"
     raise SqlRefusedError(f"this statement is refused; accepted are {ACCEPTED}")
+
+
+def _readable(table: str, catalogue: Catalogue) -> str:
+    """Return a table with its database, quoted."""
+    if table not in catalogue.readable:
+        raise BadRequestError(f"there is no table {table[:80]!r}", hint="see SHOW TABLES")
+    return f"`{catalogue.database}`.`{table}`"
+
+
+def _show_columns(full: str, rest: list[Token], catalogue: Catalogue) -> str:
+    """Return `SHOW COLUMNS` of `FROM table [FROM database] [LIKE 'pattern']`."""
+    like = ""
+    if len(rest) > 2 and rest[-2].word in {"LIKE", "ILIKE"} and rest[-1].kind is TokenKind.STRING:
+        like, rest = f" {rest[-2].word} {rest[-1].text.decode()}", rest[:-2]
+    names = [_name(token) for token in rest if token.word not in {"FROM", "IN"}]
+    if [token.word in {"FROM", "IN"} for token in rest] == [True, False, True, False]:
+        names = [names[1], ".", names[0]]
+    table = _table(names, catalogue) if rest and rest[0].word in {"FROM", "IN"} else None
+    if table is None:
+        raise SqlRefusedError(
+            "SHOW COLUMNS is accepted with FROM table, FROM database and LIKE 'pattern'"
+        )
+    return f"SHOW {full}COLUMNS FROM {_readable(table, catalogue)}{like}"
 
 
 def _show_tables(rest: list[Token], catalogue: Catalogue) -> str:

@@ -61,8 +61,10 @@ class SqlNode:
     children: int
 
 
-def check(tree: str, catalogue: Catalogue, *, subqueries: frozenset[str] = frozenset()) -> None:
-    """Refuse a tree with an unknown table, function or clause.
+def check(
+    tree: str, catalogue: Catalogue, *, subqueries: frozenset[str] = frozenset()
+) -> frozenset[str]:
+    """Refuse a tree with an unknown table, function or clause; return the tables as they are named.
 
     Raises:
         SqlRefusedError: a node is refused.
@@ -79,6 +81,7 @@ def check(tree: str, catalogue: Catalogue, *, subqueries: frozenset[str] = froze
     places: list[int] = []  # child index of each node of the path
     listed: set[str] = set()
     stars = False
+    tables: set[str] = set()
     names: set[str] = set(aliases)
     for node in nodes:
         place = 0
@@ -90,6 +93,7 @@ def check(tree: str, catalogue: Catalogue, *, subqueries: frozenset[str] = froze
         if node.kind == "Function":
             _check_function(node, path)
         elif node.kind == "TableIdentifier":
+            tables.add(node.name)
             listed |= _check_table(node, catalogue, subqueries)
         elif node.kind == "Identifier":
             names.add(node.name.rpartition(".")[2])
@@ -104,6 +108,7 @@ def check(tree: str, catalogue: Catalogue, *, subqueries: frozenset[str] = froze
             raise SqlRefusedError(f"a statement with {node.kind} is refused")
     if listed:
         _check_listed(names, stars=stars, catalogue=catalogue)
+    return frozenset(tables)
 
 
 def _nodes(tree: str) -> Iterator[SqlNode]:

@@ -145,7 +145,7 @@ class TrustedClock:
         if is_owner:
             self.tick()
             if state.pending is not None:
-                _tell_pending(self._state)
+                _log_pending(self._state)
 
     def unix_nano(self) -> int:
         """Return trusted time in nanoseconds."""
@@ -268,7 +268,7 @@ class TrustedClock:
                 self._cannot_save(error)
             self._saved_at = after.boot_nano
         self._take(after)
-        _tell(before, after)
+        _log_change(before, after)
 
     def _cannot_save(self, error: OSError) -> None:
         if self._can_save:
@@ -281,17 +281,17 @@ def _decisions(state: ClockState) -> tuple[object, ...]:
     return state.is_set, state.pending is None, state.reference_nano, state.corrections
 
 
-def _tell(before: ClockState, after: ClockState) -> None:
+def _log_change(before: ClockState, after: ClockState) -> None:
     trusted = _shown(after.steady_nano + after.offset_nano)
     if after.corrections != before.corrections:
         log.warning("clock_corrected", trusted=trusted)
     elif before.pending is None and after.pending is not None:
-        _tell_pending(after)
+        _log_pending(after)
     elif before.pending is not None and after.pending is None:
         log.warning("clock_jump_over", trusted=trusted)
 
 
-def _tell_pending(state: ClockState) -> None:
+def _log_pending(state: ClockState) -> None:
     if state.pending is not None:
         jump = (state.pending.lead_nano - state.offset_nano) / SECOND
         log.warning(

@@ -177,7 +177,7 @@ _LAST_STEP: Final = {
         sent_total = sent_prompt + greatest(completion, 0) + cached,
         has(usage.1, 'input') * (sent_total != sent_prompt + greatest(completion, 0)))""",
     "prompt": "sent_prompt + cached * cached_apart",
-    # A cost of nothing for tokens says that the sender knew no price.
+    # A cost of 0 for tokens means that the sender knew no price.
     "known_cost": "if(cost = 0 AND (prompt > 0 OR completion > 0), nan, cost)",
     "total": "both * (prompt + completion) + (1 - both) * greatest(sent_total, prompt)",
 }
@@ -197,7 +197,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "CallKind": (
         "LowCardinality(String)",
         "call_kind",
-        "what kind of call it is; '' where the span says nothing of agents or models",
+        "kind of call; '' if the span is not about agents or models",
     ),
     "Provider": (
         "LowCardinality(String)",
@@ -212,7 +212,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "ModelServed": (
         "LowCardinality(String)",
         first("said_model_served", "said_model", _BARE_MODEL),
-        "the model that answered, if it said so",
+        "the model that answered, if it is known",
     ),
     "PromptTokens": (
         "Nullable(UInt64)",
@@ -296,7 +296,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
             "`Events.Attributes`[indexOf(`Events.Name`, 'exception')]['exception.type']",
             "if(StatusCode = 'Error', '_OTHER', '')",
         ),
-        "the error's type; `_OTHER` where only the status says that there was one",
+        "the error's type; `_OTHER` if only the status is an error",
     ),
     "ResponseId": (
         "String",
@@ -306,7 +306,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
             "if(direct = 1, JSONExtractString(SpanAttributes['output.value'], 'id'), '')",
             "if(direct = 1, JSONExtractString(SpanAttributes['output.value'], 'llm_output', 'id'), '')",
         ),
-        "the provider's id of the answer: two spans with one id tell of one call",
+        "the provider's id of the answer: two spans with one id describe one call",
     ),
     "FirstTokenMs": (
         "Nullable(Float64)",
@@ -319,7 +319,7 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "StepName": (
         "LowCardinality(String)",
         "if(position(SpanName, '{') > 0, left(said_message, 200), '')",
-        "what people read where the span's name is a template",
+        "readable name where the span's name is a template",
     ),
 }
 """Columns: type, SQL, comment."""

@@ -21,7 +21,7 @@ SEEN: Final = (
     *("gen_ai.aggregated_usage.details.", "llm.token_count.", "llm.openai.", "ai.settings."),
     *("ai.request.headers.", "operation.name", "resource.name", "gen_ai.tool.", "tool."),
 )
-"""Prefixes of names of known dialects, most of which say nothing that has a column."""
+"""Prefixes of names of known dialects, most of which have no column."""
 KINDS: Final = (*DIRECT_KINDS, "tool", "agent", "other")
 """Kinds of spans whose names are looked at."""
 

@@ -19,7 +19,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "lmnr.span.type",
         "langsmith.span.kind",
     ),
-    # Names whose values say what a span is only if they are among `MARKS`.
+    # Names whose values give the kind of a span only if they are among `MARKS`.
     "mark": ("logfire.msg_template", "span.type"),
     "mcp_method": ("mcp.method.name",),
     "provider": (
@@ -148,7 +148,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
     # Metadata of LangChain in one JSON object.
     "metadata_json": ("metadata",),
     "node": ("graph.node.id",),
-    # What people read where the name of a span is a template.
+    # The readable name where the name of a span is a template.
     "message": ("logfire.msg",),
     "entity": ("traceloop.entity.name",),
     "workflow": (
@@ -286,7 +286,7 @@ MARKS: Final[dict[str, tuple[str, ...]]] = {
     "llm": ("responses api with {gen_ai.request.model!r}", "llm_request"),
     "workflow": ("openai agents trace: {name}", "interaction"),
 }
-"""Values of the slot `mark` for each canonical kind, in lower case; others say nothing."""
+"""Values of the slot `mark` for each canonical kind, in lower case; others have no meaning."""
 
 DIRECT_KINDS: Final = ("llm", "embedding", "rerank")
 """Kinds whose usage is their own. That of other kinds is the sum of their children."""

@@ -16,12 +16,13 @@ SELECT
     sumIf(llm_tokens_used, event_type = 'agent.execution.completed') AS said_tokens,
     sumIf(llm_cost_usd, event_type = 'agent.execution.completed') AS said_cost,
     groupUniqArray(1000)(otel_trace_id) AS otel_trace_ids,
-    countIf(event_type = 'agent.llm.called' AND isNull(llm_cost_usd) AND isNotNull(llm_tokens_used)) AS unpriced
+    countIf(event_type = 'agent.llm.called' AND isNull(llm_cost_usd) AND isNotNull(llm_tokens_used)) AS unpriced,
+    groupUniqArrayIf(1000)([trace_id, session_id], session_id != '') AS sessions
 FROM
 (
     SELECT
         event_id, agent_name, timestamp, event_type, pipeline_type, status, hlc, llm_tokens_used,
-        llm_cost_usd, otel_trace_id
+        llm_cost_usd, otel_trace_id, trace_id, session_id
     FROM agent_events
     WHERE tenant = {tenant:String} AND trace_id IN {trace_ids:Array(String)}
     LIMIT 1 BY trace_id, event_id

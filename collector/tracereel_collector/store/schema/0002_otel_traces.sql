@@ -197,12 +197,12 @@ FROM
 $translated_spans
 ) AS span;
 
--- Spans that no event has told whole: those that have begun, and those of senders that know no spans.
+-- Spans without a closing event: those that have begun, and those of senders that know no spans.
 -- Where such a sender gives no id, one is made of what its events have in common.
 CREATE VIEW IF NOT EXISTS untold_spans AS
 $untold_spans_query;
 
--- Every span, whoever told it: those that came over OTLP, and those of our own events.
+-- Every span: those that came over OTLP, and those of our own events.
 CREATE VIEW IF NOT EXISTS whole_spans AS
 SELECT
     $span_columns,
@@ -217,14 +217,14 @@ $told_spans_query
 
 -- What people read: each span once, under the exporter's name. Of a span that came both ways, the
 -- one the sender's own exporter sent is shown: it has whatever else was put on it. Of one that came
--- several times, the last that has ended: some senders tell of a span before it is over.
+-- several times, the last that has ended: some senders send a span before it has ended.
 CREATE VIEW IF NOT EXISTS otel_traces AS
 SELECT * EXCEPT (AttributeTypes, Told, ShortAttributes) FROM whole_spans
 ORDER BY Source DESC, Duration > 0 DESC, SequenceNumber DESC, Position DESC
 LIMIT 1 BY TenantId, TraceId, SpanId;
 
--- The spans of model calls as the collector has settled them (docs/adr/022): which tell of a call that
--- another span tells of too, and which agent made the call. The row that has seen the most is in force.
+-- The spans of model calls as the collector has settled them (docs/adr/022): which describe a call that
+-- another span describes too, and which agent made the call. The row that has seen the most is in force.
 CREATE TABLE IF NOT EXISTS settled_calls$local
 (
     TenantId LowCardinality(String),
@@ -249,7 +249,7 @@ SETTINGS $merge_tree_settings;
 $on_cluster CREATE TABLE IF NOT EXISTS settled_calls AS settled_calls$local
 $on_cluster ENGINE = Distributed('$cluster', currentDatabase(), 'settled_calls$local', cityHash64(TraceId));
 
--- What was said to and by models and tools, rebuilt on reading: ask for a trace, not for a month.
+-- Input and output of models and tools, rebuilt on reading: select a trace, not a month.
 CREATE VIEW IF NOT EXISTS otel_content AS
 SELECT
     TenantId, TraceId, SpanId, Timestamp, SpanName, CallKind,

@@ -12,6 +12,7 @@ ENGINE = Null;
 CREATE TABLE IF NOT EXISTS otel_logs$local
 (
     Timestamp DateTime64(9) CODEC(Delta, ZSTD(1)),
+    TimestampTime DateTime ALIAS toDateTime(Timestamp),
     TraceId String CODEC(ZSTD(1)),
     SpanId String CODEC(ZSTD(1)),
     TraceFlags UInt8,

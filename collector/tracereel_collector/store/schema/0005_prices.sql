@@ -133,8 +133,8 @@ INNER JOIN current_prices AS p
     ON p.Origin = m.Origin AND p.Provider = m.PricedProvider AND p.Model = m.PricedModel;
 
 -- Every call of a model once, with what it cost: as the sender said, else by the price of the day, else
--- unknown. Agents and workflows are not here, nor is a span that tells of a call that another span tells
--- of too, once its trace is settled: what is summed up from here is counted once.
+-- unknown. Agents and workflows are not here, nor is a span of a call that another span
+-- describes too, once its trace is settled: what is summed up from here is counted once.
 CREATE VIEW IF NOT EXISTS model_calls AS
 SELECT
     c.* EXCEPT (CostUsd),

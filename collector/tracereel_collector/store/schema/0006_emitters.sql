@@ -1,4 +1,4 @@
--- What emitters say of themselves, as it came, one row a body; the view behind it decodes the lines.
+-- Heartbeats of emitters as they arrived, one row per body; the view behind it decodes the lines.
 CREATE TABLE IF NOT EXISTS heartbeats_raw
 (
     tenant String,

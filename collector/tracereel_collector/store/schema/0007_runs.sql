@@ -2,7 +2,7 @@
 -- `opening` and `closing` are texts whose greatest wins: a rank (pipeline 5, agent 4, call without a parent 3,
 -- span without a parent 2, other call 1, other span 0), the clock, then what is kept.
 -- The sums of spans count each span as it comes; a row that is added when its trace is settled corrects them
--- for spans that tell of one call (docs/adr/022).
+-- for spans that describe one call (docs/adr/022).
 CREATE TABLE IF NOT EXISTS trace_summaries$local
 (
     tenant LowCardinality(String),
@@ -66,7 +66,7 @@ $event_summaries;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_trace_summaries TO trace_summaries$local AS
 $span_summaries;
 
--- What was said in a run, for free text: prompts, outputs, reasoning, errors, in a row a run and batch.
+-- Texts of a run, for full-text search: prompts, outputs, reasoning, errors, in a row a run and batch.
 -- The index alone answers for words; the text is read for phrases.
 CREATE TABLE IF NOT EXISTS trace_texts$local
 (
@@ -92,6 +92,9 @@ $content_texts;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_trace_texts TO trace_texts$local AS
 $span_texts;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS otel_logs_to_trace_texts TO trace_texts$local AS
+$log_texts;
 
 -- Which run was started by which: a run may name the trace it is part of.
 CREATE TABLE IF NOT EXISTS run_links$local

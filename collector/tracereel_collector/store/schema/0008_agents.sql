@@ -46,8 +46,8 @@ $event_agent_sums;
 CREATE MATERIALIZED VIEW IF NOT EXISTS otel_spans_to_agent_minutes TO agent_minutes$local AS
 $span_agent_sums;
 
--- The model calls of spans, with the columns of `agent_minutes`: which agent made them, and which spans tell
--- of one call, is known when their trace is settled. A call of no known agent has an empty name.
+-- The model calls of spans, with the columns of `agent_minutes`: which agent made them, and which spans
+-- describe one call, is known when their trace is settled. A call of no known agent has an empty name.
 CREATE VIEW IF NOT EXISTS agent_calls AS
 SELECT
     TenantId AS tenant,

@@ -7,15 +7,15 @@ SELECT
 FROM
 (
     SELECT tenant, timestamp, trace_id, ingested_at,
-        concatWithSeparator('\n',
+        arrayStringConcat(arrayMap(v -> $readable, [
             -- Earlier messages were indexed with the calls that brought them.
-            left(arrayStringConcat(arraySlice(asked, 1 + arrayLastIndex(m -> $is_answer, asked)), '\n'),
-                $max_text),
+            left(concat('[', arrayStringConcat(
+                arraySlice(asked, 1 + arrayLastIndex(m -> $is_answer, asked)), '\n')), $max_text),
             left(said.input_messages, $max_beginning),
             -- A state may hold the whole history too: the last question is at its end.
-            left(said.input, $max_beginning),
-            if(length(said.input) > $max_beginning, right(said.input, $max_beginning), ''),
-            $fields) AS piece
+            concatWithSeparator('\n', left(said.input, $max_beginning),
+                if(length(said.input) > $max_beginning, right(said.input, $max_beginning), '')),
+            $fields]), '\n') AS piece
     FROM
     (
         SELECT tenant, timestamp, trace_id, ingested_at,

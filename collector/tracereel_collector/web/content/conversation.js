@@ -1,4 +1,4 @@
-// A model call as a conversation: what was offered, what was said before, what is new, the answer.
+// A model call as a conversation: offered tools, earlier messages, new ones, the answer.
 
 import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";

@@ -1,4 +1,4 @@
-// Asks the worker for the elements of a Markdown text. Without an answer in time, the text stays as it was written.
+// Requests the elements of a Markdown text from the worker. Without an answer in time the text stays as it is.
 
 /** @typedef {import("./markdown.js").Node} Node */
 

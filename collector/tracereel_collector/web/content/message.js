@@ -104,7 +104,7 @@ function callPart(call, result, options) {
   );
 }
 
-/** A result whose call is among the earlier messages: the call is said again, in short. */
+/** A result whose call is among the earlier messages: a short form of the call is repeated. */
 function resultPart(result, call, options) {
   return h(
     "div",

@@ -1,5 +1,6 @@
 // Search inside a run: which steps have the words, the next one, marks in the panel; and the next error.
 
+import { readContent } from "../content/reading.js";
 import { button, h } from "../shell/elements.js";
 import { hitsIn, isEmpty, wantedOf } from "../shell/hits.js";
 import { count } from "../shell/words.js";
@@ -13,6 +14,8 @@ const PAUSE_MS = 250;
 const SETTLED_MS = 300;
 const STILL_MS = 1200;
 const MOST_UNFOLDED = 20;
+/** Model calls whose content is read if nothing else has the words: log records of a span may have its messages. */
+const MOST_READ = 40;
 
 export class Finder {
   /**
@@ -85,8 +88,13 @@ export class Finder {
     try {
       await readEvents(this.id, (entries) => {
         for (const { step, details } of entries) if (step?.id) found.add(step.id, details);
-        if (number !== this.number) throw new DOMException("Another search began", "AbortError");
+        this.#stillAsked(number);
       }, { signal: this.signal });
+      const calls = run.steps.filter(({ kind, source }) => kind === "llm" && source === "otlp");
+      for (const { id } of found.any ? [] : calls.slice(0, MOST_READ)) {
+        found.add(id, await readContent(this.id, id, { signal: this.signal }));
+        this.#stillAsked(number);
+      }
     } catch (error) {
       if (this.signal.aborted || number !== this.number) return;
       if (!error.kind) throw error; // what was read is searched all the same
@@ -97,11 +105,15 @@ export class Finder {
     this.hits = this.run().steps.map(({ id }) => id).filter((id) => steps.has(id));
     this.onChange();
     this.#count();
-    // A call says it rather than the agent above it, which repeats what its calls say.
+    // The call is preferred to the agent above it, which repeats the text of its calls.
     const { steps: all } = this.run();
     const inner = all.findIndex((step, at) => steps.has(step.id) && !isBelow(all, at, ({ id }) => steps.has(id)));
     if (go && inner >= 0) this.#open(this.hits.indexOf(all[inner].id));
     else this.#markSoon();
+  }
+
+  #stillAsked(number) {
+    if (number !== this.number) throw new DOMException("Another search began", "AbortError");
   }
 
   has(step) {
@@ -116,7 +128,7 @@ export class Finder {
 
   nextError(by) {
     const { steps } = this.run();
-    // The step that failed first is told from those above it, which fail because of it.
+    // The step that failed first is distinguished from those above it, which fail because of it.
     const isFailed = (step) => FAILED.has(step.status);
     const failed = steps.filter((step, at) => isFailed(step) && !isBelow(steps, at, isFailed));
     if (!failed.length) return;

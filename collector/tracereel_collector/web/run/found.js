@@ -1,15 +1,19 @@
 // Which steps have the searched words: whole words in one step if there are such steps, else parts, else some words.
 // Pure: no document, no requests.
 
+import { structureOf } from "../content/model.js";
 import { hitsIn } from "../shell/hits.js";
 
 const MOST_TEXTS = 5000;
 const DEEPEST = 12;
 
-/** Calls `each` with every text inside of a value, however deep; names of fields are not texts. */
+/** Calls `each` with every text inside of a value, also in JSON that is text; names of fields are not texts. */
 export function textsIn(value, each, depth = DEEPEST) {
-  if (typeof value === "string") each(value);
-  else if (depth > 0 && value && typeof value === "object")
+  if (typeof value === "string") {
+    each(value);
+    const inside = structureOf(value); // whose breaks and letters are escaped in the text
+    if (inside) textsIn(inside, each, depth - 1);
+  } else if (depth > 0 && value && typeof value === "object")
     for (const one of Array.isArray(value) ? value.slice(0, MOST_TEXTS) : Object.values(value))
       textsIn(one, each, depth - 1);
 }
@@ -33,6 +37,11 @@ export class Found {
         if (known[at] < 2) known[at] = hitsIn(text, this.alone[at], { most: 1 }).length ? 2 : Math.max(1, known[at]);
       });
     });
+  }
+
+  /** Whether a step has all words. */
+  get any() {
+    return [...this.steps.values()].some((known) => known.every(Boolean));
   }
 
   /** The steps that match best, and whether they have whole words. */

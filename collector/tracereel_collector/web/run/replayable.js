@@ -45,7 +45,7 @@ export function replaySections(found) {
         "section",
         { class: "replays" },
         h("h3", { class: "quiet" }, "Replays"),
-        h("ol", {}, replays.slice(-6).reverse().map(replayLine)),
+        h("ol", {}, replays.slice(-6).reverse().map((each) => replayLine(each, found.trace_id))),
       ),
     found.branches &&
       h(
@@ -73,8 +73,10 @@ function sentence({ recorded, replayable, calls }) {
     : "It was recorded, but cannot be re-executed:";
 }
 
-function replayLine(replay) {
-  const first = (replay.divergences ?? []).slice(0, 5);
+function replayLine(replay, id) {
+  // A fleet replay stores the whole report; its divergences have no values.
+  const report = replay.text ? plain(replay.text) : "";
+  const first = report ? [] : (replay.divergences ?? []).slice(0, 5);
   const result = replay.identical
     ? "went as recorded"
     : replay.divergence_count
@@ -88,8 +90,11 @@ function replayLine(replay) {
       {},
       h("b", { class: replay.identical ? "good" : "bad" }, result),
       h("span", { class: "quiet" }, ` ${clock(replay.time)} · ${plain(replay.mode)} · ${count(replay.served)} served`),
+      replay.fleet && [" ", link(address("fleet", [replay.fleet], { run: id }), "Fleet replay")],
     ),
+    report && h("pre", { class: "value" }, report),
     !replay.identical &&
+      !report &&
       !first.length &&
       (replay.notes ?? []).slice(0, 3).map((each) => h("div", { class: "divergence" }, plain(each))),
     first.map((each) =>

@@ -171,7 +171,7 @@ export function coloursOf(names) {
   return made;
 }
 
-/** Sets the agents of the view, which `colourOf` tells apart; returns whether a colour changed. */
+/** Sets the agents of the view, which `colourOf` distinguishes; returns whether a colour changed. */
 export function useColours(names) {
   const before = colours;
   colours = coloursOf(names);

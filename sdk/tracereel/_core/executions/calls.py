@@ -127,10 +127,10 @@ class LlmScope(CallScope):
         if budget is None and (budget := about("thinking_budget")) is None:
             budget = values.count(find("thinking_budget"))
         if (given := find("thinking")) is not None:  # as Anthropic's clients take it
-            said = safe_access.attributes(given, ("type", "budget_tokens"))
-            if enabled is None and said.get("type") in ("enabled", "disabled", "adaptive"):
-                enabled = said["type"] != "disabled"
-            budget = values.count(said.get("budget_tokens")) if budget is None else budget
+            thinking = safe_access.attributes(given, ("type", "budget_tokens"))
+            if enabled is None and thinking.get("type") in ("enabled", "disabled", "adaptive"):
+                enabled = thinking["type"] != "disabled"
+            budget = values.count(thinking.get("budget_tokens")) if budget is None else budget
         return {"enable_thinking": enabled, "thinking_budget": budget}
 
     def temperature(self) -> float | None:

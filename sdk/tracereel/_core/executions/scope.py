@@ -427,7 +427,7 @@ class ExecutionScope:
         if not trace.over:
             return None
         # A task that outlives the run: the count that closed it is no longer final.
-        if parent.goes_on():
+        if parent.continues():
             return False
         self.recorder.reopen(trace)
         return True

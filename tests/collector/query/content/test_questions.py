@@ -39,7 +39,7 @@ def put(store, *spans):
 
 
 @pytest.mark.parametrize(("recording", "span"), [*RECORDED, *LOSSY])
-def test_every_dialect_says_what_was_asked_and_answered(store, recording, span):
+def test_question_and_answer_are_found_in_every_dialect(store, recording, span):
     tenant, spans = stored(store, recording)
     traces = [trace for name, trace, _ in spans if name == span]
 
@@ -47,7 +47,7 @@ def test_every_dialect_says_what_was_asked_and_answered(store, recording, span):
 
 
 @pytest.mark.parametrize("recording", AGENTS)
-def test_agents_of_other_frameworks_say_it_too(store, recording):
+def test_question_and_answer_of_agents_of_other_frameworks(store, recording):
     tenant, spans = stored(store, recording)
 
     (said,) = said_of(store, tenant, [trace for _, trace, _ in spans]).values()

@@ -1,5 +1,5 @@
--- One span of another instrumentation with its attributes and events; of one that came several times, the
--- last that has ended.
+-- Spans of another instrumentation with their attributes and events; of one that came several times, the last
+-- that has ended.
 SELECT
     TraceId,
     SpanId,
@@ -24,7 +24,7 @@ SELECT
     arrayMap(t -> toUnixTimestamp64Nano(t), `Events.Timestamp`) AS times,
     `Events.Attributes` AS event_attributes
 FROM otel_spans
-WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND SpanId = {span_id:String}
+WHERE TenantId = {tenant:String} AND TraceId IN {trace_ids:Array(String)} AND SpanId IN {span_ids:Array(String)}
     AND Source = 'otlp'
 ORDER BY Duration > 0 DESC, SequenceNumber DESC, Position DESC
-LIMIT 1
+LIMIT 1 BY TraceId, SpanId
