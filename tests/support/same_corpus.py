@@ -16,9 +16,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from tests.collector.store.dialects import golden
 from tests.support.collector import http
 from tests.support.contract import PRINTED
+from tests.support.engine_store import store_at
 from tests.support.ingest_sink import IngestSink
+from tests.support.store_client import address_of
 from tests.support.stored_fleets import fleet_events
 from tests.support.waiting import wait_until
+from tracereel_collector.store.settling import unsettled
 
 JSON, NDJSON, PROTOBUF = "application/json", "application/x-ndjson", "application/x-protobuf"
 KINDS = ("events", "spans", "logs", "metrics", "heartbeats", "scores")
@@ -64,7 +67,7 @@ def corpus() -> list[Body]:
 
 
 def load(collector, bodies: list[Body]) -> None:
-    """Send the bodies one after the other; return when all are stored."""
+    """Send the bodies one after the other; return when all are stored and their sums are settled."""
     for body in bodies:
         answer = http("POST", collector.url + body.path, body.data, {"Content-Type": body.media})
         assert answer.status == 200, (body.path, answer.body)
@@ -74,6 +77,12 @@ def load(collector, bodies: list[Body]) -> None:
             timeout=60,
             message=f"{kind} are not stored",
         )
+    address = address_of(collector)
+    store = store_at(address, address.database)
+    try:
+        wait_until(lambda: unsettled(store) == [], timeout=120, message="traces are not settled")
+    finally:
+        store.close()
 
 
 def _undated() -> tuple[bytes, bytes]:

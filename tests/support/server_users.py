@@ -46,7 +46,6 @@ OPPOSITE = {
     "session_timezone": "Asia/Tokyo",
     "skip_unavailable_shards": 1,
     "transform_null_in": 1,
-    "wait_end_of_query": 0,
     "wait_for_async_insert": 0,
 }
 """Settings of its profile; a server may have any of them."""
