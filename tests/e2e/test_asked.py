@@ -113,6 +113,31 @@ def test_a_budgeted_read_of_events_has_the_last_message_and_no_summary(collector
     assert answer.json()["steps"][0]["output"] == step["output"]
 
 
+def test_lists_show_the_answer_in_an_object_and_not_its_description(collector, trace_id):
+    session = f"ses-{uuid.uuid4().hex}"
+    sent = [
+        started(trace_id, user_prompt="A slot?", session_id=session),
+        ended(
+            trace_id,
+            session_id=session,
+            output_summary="Booking(outcome='booked', slot='Tomorrow at ten.')",
+            output={"outcome": "booked", "slot": "Tomorrow at <b>ten</b>."},
+        ),
+    ]
+    assert collector.post_events(sent).json()["accepted"] == 2
+
+    def read(path, name):
+        return http("GET", f"{collector.url}{path}").json()[name]
+
+    (run,) = wait_until(lambda: read(f"/v1/traces?session={session}", "traces"), timeout=60)
+    assert (run["prompt"], run["answer"]) == ("A slot?", "Tomorrow at <b>ten</b>.")
+    (turn,) = read(f"/v1/sessions/{session}", "turns")
+    assert (turn["prompt"], turn["answer"]) == ("A slot?", "Tomorrow at <b>ten</b>.")
+    listed = read("/v1/sessions?limit=500", "sessions")
+    (row,) = (each for each in listed if each["session_id"] == session)
+    assert (row["asked"], row["answered"]) == ("A slot?", "Tomorrow at <b>ten</b>.")
+
+
 def test_commands_show_them(collector, talked):
     session, ids = talked
 

@@ -18,7 +18,7 @@ from tracereel.content import (
 )
 from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.content.earlier import digests, repeated
-from tracereel_collector.query.content.from_events import call_messages, content_of_events
+from tracereel_collector.query.content.from_events import call_messages, content_of_events, decoded
 from tracereel_collector.query.content.from_span import content_of_span, raw_of_span
 from tracereel_collector.query.content.rows import (
     ContentLog,
@@ -88,7 +88,7 @@ class StepContent:
         if found is None:
             found = self._in_tree(tenant, trace_id, step_id)
         payloads = self._payloads(tenant, found)
-        events = [_decoded(payload) for payload in payloads]
+        events = [decoded(payload) for payload in payloads]
         if span is None:
             span = span_of(self.reader.store, tenant, found.traces, step_id)
         logs = self._logs(tenant, found.traces, step_id)
@@ -190,7 +190,7 @@ class StepContent:
         if call.sequence_number:
             numbers = [call.sequence_number]
             for payload in self.reader.payloads(tenant, found.trace_id, numbers):
-                given, said = call_messages(_decoded(payload))
+                given, said = call_messages(decoded(payload))
                 return given.messages, said.messages
         span = span_of(self.reader.store, tenant, found.traces, call.step_id)
         if span is None:
@@ -238,11 +238,3 @@ def _content(
         if not getattr(content, name) and getattr(other, name)
     }
     return content.model_copy(update=lacking)
-
-
-def _decoded(payload: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
