@@ -75,4 +75,13 @@ def _said(events: Sequence[Mapping[str, Any]]) -> Said:
     content = content_of_events("pipeline", events)
     if not isinstance(content, ValueContent):
         return Said()
-    return Said((content.asked or "")[:MAX_PROMPT], (content.answered or "")[:MAX_PROMPT])
+    asked = content.asked or _fields(content.input)
+    answered = content.answered or _fields(content.output)
+    return Said(asked[:MAX_PROMPT], answered[:MAX_PROMPT])
+
+
+def _fields(value: Any) -> str:
+    """Return the fields of an object that have a value, as text."""
+    fields = value.items() if isinstance(value, dict) else ()
+    plain = (str, int, float)
+    return ", ".join(f"{name}: {each}" for name, each in fields if isinstance(each, plain))

@@ -39,6 +39,8 @@ _MODEL: Final = "llm"
 _AGENTS: Final = ("agent", "pipeline", "workflow")
 """Kinds of steps whose question and answer may be those of the model calls inside."""
 
+_UNANSWERED: Final = ("failed", "retried", "crashed", "cancelled", "running")
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -159,7 +161,8 @@ class StepContent:
     ) -> ValueContent:
         """Take question and answer from the model calls of an agent that lacks them itself.
 
-        An agent without model calls has its summaries instead.
+        An agent without model calls has its summaries instead. One that did not succeed is not answered by
+        what a model said inside.
         """
         lacks_question = content.asked is None and isinstance(content.input, str | None)
         lacks_answer = content.answered is None and isinstance(content.output, str | None)
@@ -171,7 +174,7 @@ class StepContent:
         question, answer = content.asked, content.answered
         if calls and lacks_question:
             question = asked(self._of_call(tenant, calls[0])[0])
-        if calls and lacks_answer:
+        if calls and lacks_answer and top is not None and top.status not in _UNANSWERED:
             answer = answered(self._of_call(tenant, calls[-1])[1])
         question, answer = question or asked(content.input), answer or answered(content.output)
         return content.model_copy(update={"asked": question, "answered": answer})
