@@ -113,6 +113,64 @@ def test_a_budgeted_read_of_events_has_the_last_message_and_no_summary(collector
     assert answer.json()["steps"][0]["output"] == step["output"]
 
 
+def test_lists_show_the_answer_in_an_object_and_not_its_description(collector, trace_id):
+    session = f"ses-{uuid.uuid4().hex}"
+    sent = [
+        started(trace_id, user_prompt="A slot?", session_id=session),
+        ended(
+            trace_id,
+            session_id=session,
+            output_summary="Booking(outcome='booked', slot='Tomorrow at ten.')",
+            output={"outcome": "booked", "slot": "Tomorrow at <b>ten</b>."},
+        ),
+    ]
+    assert collector.post_events(sent).json()["accepted"] == 2
+
+    def read(path, name):
+        return http("GET", f"{collector.url}{path}").json()[name]
+
+    (run,) = wait_until(lambda: read(f"/v1/traces?session={session}", "traces"), timeout=60)
+    assert (run["prompt"], run["answer"]) == ("A slot?", "Tomorrow at <b>ten</b>.")
+    (turn,) = read(f"/v1/sessions/{session}", "turns")
+    assert (turn["prompt"], turn["answer"]) == ("A slot?", "Tomorrow at <b>ten</b>.")
+    listed = read("/v1/sessions?limit=500", "sessions")
+    (row,) = (each for each in listed if each["session_id"] == session)
+    assert (row["asked"], row["answered"]) == ("A slot?", "Tomorrow at <b>ten</b>.")
+
+
+def test_lists_show_the_fields_of_an_object_without_a_text(collector, trace_id):
+    output = {"outcome": "conflict", "slot": None, "free": [1, 2], "tried": 3}
+    done = ended(trace_id, output_summary="Booking(outcome='conflict', …)", output=output)
+    assert collector.post_events([started(trace_id), done]).json()["accepted"] == 2
+    query = f"{collector.url}/v1/traces?pipeline=hand_made&limit=500"
+
+    def row():
+        found = http("GET", query).json()["traces"]
+        return next((each for each in found if each["trace_id"] == trace_id), None)
+
+    assert wait_until(row, timeout=60)["answer"] == "outcome: conflict, tried: 3"
+
+
+def test_a_failed_agent_is_not_answered_by_a_model_inside_of_it(collector, trace_id):
+    said = [{"role": "assistant", "content": "Almost."}]
+    inside = {"status": "success", "duration_ms": 5, "parent_span_id": "00f067aa0ba902b1"}
+    model = event(
+        *("agent.llm.called", 0.5),
+        trace_id=trace_id,
+        span_id="00f067aa0ba902b7",
+        input_messages=[{"role": "user", "content": "Why?"}],
+        output_messages=said,
+        **inside,
+    )
+    failed = ended(trace_id, status="failed", span_id="00f067aa0ba902b1")
+    sent = [started(trace_id, span_id="00f067aa0ba902b1"), model, failed]
+    assert collector.post_events(sent).json()["accepted"] == 3
+
+    path = f"{collector.url}/v1/traces/{trace_id}/steps/00f067aa0ba902b1/content"
+    content = wait_until(lambda: http("GET", path).status == 200 and http("GET", path).json())
+    assert (content["asked"], content.get("answered")) == ("by hand", None)
+
+
 def test_commands_show_them(collector, talked):
     session, ids = talked
 

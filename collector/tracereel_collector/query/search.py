@@ -11,6 +11,7 @@ import msgspec
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.errors import InvalidFilterError
 from tracereel_collector.query import cursor as cursors
+from tracereel_collector.query.content.run_texts import add_texts
 from tracereel_collector.query.costs import Costs, Prices, shown_unpriced
 from tracereel_collector.query.counting import (
     FACET_VALUES,
@@ -157,6 +158,7 @@ class Search:
         if question.limit:
             answer["traces"], answer["next"] = self._page(question, condition, reach)
         runs = answer["traces"]
+        add_texts(self.store, tenant, runs)
         if question.executions:
             add_executions(self.store, tenant, runs, question.executions)
         if question.scores:

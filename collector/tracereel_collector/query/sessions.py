@@ -10,6 +10,7 @@ from tracereel._redact.event_redaction import owner_forms
 from tracereel_collector.errors import UnknownResourceError
 from tracereel_collector.query import cursor as cursors
 from tracereel_collector.query.content.questions import Questions, Said
+from tracereel_collector.query.content.run_texts import add_texts
 from tracereel_collector.query.costs import shown_unpriced
 from tracereel_collector.query.event_contents import EventContents, StoredPayload
 from tracereel_collector.query.filters import COLUMNS, NOT_SCORED, Scored, check_scored
@@ -162,6 +163,9 @@ class Sessions:
             last = cursors.CursorPosition(value=rows[-1].last, name=rows[-1].session)
             following = cursors.encode(last, question)
         sessions = [_shown(row) for row in rows]
+        add_texts(
+            self.store, tenant, sessions, run="last_trace_id", asked="asked", answered="answered"
+        )
         if scores:
             names = [row.session for row in rows]
             given_scores = scores_of_sessions(self.store, tenant, names, scores)
@@ -216,6 +220,8 @@ class Sessions:
         runs = [turn["trace_id"] for turn in turns]
         numbers = self._numbers(tenant, runs)
         listed = self._events(tenant, runs, after=after_event, limit=events) if events else None
+        told = [_turn(turn, steps, numbers, said.get(turn["trace_id"])) for turn in turns]
+        add_texts(self.store, tenant, told)
         return msgspec.json.encode(
             {
                 "session_id": session_id,
@@ -223,9 +229,7 @@ class Sessions:
                 "scores": scores_of_sessions(self.store, tenant, [session_id], MAX_SCORES)[
                     session_id
                 ],
-                "turns": [
-                    _turn(turn, steps, numbers, said.get(turn["trace_id"])) for turn in turns
-                ],
+                "turns": told,
                 "total_events": sum(each.events for each in numbers.values()),
                 **({} if listed is None else {"events": listed}),
                 "truncated": len(starts) > MAX_TURNS or len(steps) == MAX_STEPS,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from tracereel.content import (
     Content,
     ConvertedMessages,
@@ -49,6 +51,15 @@ def content_of_events(kind: str, events: Sequence[Event]) -> Content:
     if kind == "llm":
         return _model_call(events)
     return _tool_call(events) if kind == "tool" else _value(events)
+
+
+def decoded(payload: str) -> Event:
+    """Return a stored event; an empty one if it cannot be read."""
+    try:
+        found = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def call_messages(event: Event) -> tuple[ConvertedMessages, ConvertedMessages]:

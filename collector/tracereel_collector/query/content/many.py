@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from tracereel.content import Content
-from tracereel_collector.query.content.from_events import content_of_events
+from tracereel_collector.query.content.from_events import content_of_events, decoded
 from tracereel_collector.query.content.from_span import content_of_span
 from tracereel_collector.query.content.rows import ContentSpan, Place, logs_of, spans_of
 from tracereel_collector.query.run.rows import RunReader
@@ -25,7 +23,7 @@ def contents_of(reader: RunReader, tenant: str, steps: Sequence[RunStep]) -> lis
     events: dict[str, Mapping[str, Any]] = {}
     for trace_id, wanted in numbers.items():
         for payload in reader.payloads(tenant, trace_id, wanted):
-            event = _decoded(payload)
+            event = decoded(payload)
             events[str(event.get("event_id"))] = event
     own = [_own(step, events) for step in steps]
     places = {
@@ -53,11 +51,3 @@ def _of(step: RunStep) -> Place | None:
 def _of_span(reader: RunReader, tenant: str, span: ContentSpan) -> Content:
     place = (reader.store, tenant, [span.trace_id], span.span_id)
     return content_of_span(span, lambda: logs_of(*place))
-
-
-def _decoded(payload: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

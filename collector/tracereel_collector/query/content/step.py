@@ -18,7 +18,7 @@ from tracereel.content import (
 )
 from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.content.earlier import digests, repeated
-from tracereel_collector.query.content.from_events import call_messages, content_of_events
+from tracereel_collector.query.content.from_events import call_messages, content_of_events, decoded
 from tracereel_collector.query.content.from_span import content_of_span, raw_of_span
 from tracereel_collector.query.content.rows import (
     ContentLog,
@@ -38,6 +38,8 @@ from tracereel_collector.query.trace import MAX_EVENTS_OF_STEP, Traces
 _MODEL: Final = "llm"
 _AGENTS: Final = ("agent", "pipeline", "workflow")
 """Kinds of steps whose question and answer may be those of the model calls inside."""
+
+_UNANSWERED: Final = ("failed", "retried", "crashed", "cancelled", "running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class StepContent:
         if found is None:
             found = self._in_tree(tenant, trace_id, step_id)
         payloads = self._payloads(tenant, found)
-        events = [_decoded(payload) for payload in payloads]
+        events = [decoded(payload) for payload in payloads]
         if span is None:
             span = span_of(self.reader.store, tenant, found.traces, step_id)
         logs = self._logs(tenant, found.traces, step_id)
@@ -159,7 +161,8 @@ class StepContent:
     ) -> ValueContent:
         """Take question and answer from the model calls of an agent that lacks them itself.
 
-        An agent without model calls has its summaries instead.
+        An agent without model calls has its summaries instead. One that did not succeed is not answered by
+        what a model said inside.
         """
         lacks_question = content.asked is None and isinstance(content.input, str | None)
         lacks_answer = content.answered is None and isinstance(content.output, str | None)
@@ -171,7 +174,7 @@ class StepContent:
         question, answer = content.asked, content.answered
         if calls and lacks_question:
             question = asked(self._of_call(tenant, calls[0])[0])
-        if calls and lacks_answer:
+        if calls and lacks_answer and top is not None and top.status not in _UNANSWERED:
             answer = answered(self._of_call(tenant, calls[-1])[1])
         question, answer = question or asked(content.input), answer or answered(content.output)
         return content.model_copy(update={"asked": question, "answered": answer})
@@ -190,7 +193,7 @@ class StepContent:
         if call.sequence_number:
             numbers = [call.sequence_number]
             for payload in self.reader.payloads(tenant, found.trace_id, numbers):
-                given, said = call_messages(_decoded(payload))
+                given, said = call_messages(decoded(payload))
                 return given.messages, said.messages
         span = span_of(self.reader.store, tenant, found.traces, call.step_id)
         if span is None:
@@ -238,11 +241,3 @@ def _content(
         if not getattr(content, name) and getattr(other, name)
     }
     return content.model_copy(update=lacking)
-
-
-def _decoded(payload: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

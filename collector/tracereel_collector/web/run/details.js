@@ -1,6 +1,7 @@
 // Details of one step: figures, content, reasoning, decisions, error, scores.
 
-import { block, folding } from "../content/block.js";
+import { block, folding, valueOf } from "../content/block.js";
+import { structureOf } from "../content/model.js";
 import { ScoreBox, scoreButton } from "../content/scores.js";
 import { ContentView } from "../content/view.js";
 import { button, h } from "../shell/elements.js";
@@ -63,12 +64,9 @@ function decisions(step, entries) {
       ),
       decision.chosen != null &&
         !Array.isArray(details.candidates) &&
-        h(
-          "p",
-          {},
-          "Chosen: ",
-          h("b", {}, plain(typeof decision.chosen === "string" ? decision.chosen : JSON.stringify(decision.chosen))),
-        ),
+        (structureOf(decision.chosen)
+          ? h("div", {}, "Chosen:", valueOf(decision.chosen, { label: "Chosen" }))
+          : h("p", {}, "Chosen: ", h("b", {}, plain(decision.chosen)))),
       decision.reasoning && h("p", {}, plain(decision.reasoning)),
       candidatesOf(details),
       block("Decided on", details.input_data ?? decision.input, { open: false }),

@@ -2,7 +2,7 @@
 
 /** Values computed once per response; steps get a few fields of their own. */
 export class Run {
-  constructor(document, now = Date.now()) {
+  constructor(document, { now = Date.now(), all = false } = {}) {
     this.document = document;
     this.outlined = Boolean(document.outline);
     this.steps = document.steps ?? stepsOf(document.outline);
@@ -33,6 +33,7 @@ export class Run {
       this.byId.set(step.id, step);
       end = Math.max(end, step.finish ?? step.begin);
     });
+    if (!all) this.#numberOnlyRepeated();
     // Sums of a step include its children; its own share is the difference.
     for (const step of this.steps) {
       if (!step.parent) continue;
@@ -43,6 +44,13 @@ export class Run {
     this.length = Math.max(end, 0.001);
     for (const step of this.steps) if (step.finish == null) step.finish = this.length;
     this.#sums();
+  }
+
+  /** A first attempt has a number only if there is a second one. */
+  #numberOnlyRepeated() {
+    const place = ({ parent, name }) => `${parent?.id} ${name}`;
+    const repeated = new Set(this.steps.filter(({ attempt }) => attempt > 1).map(place));
+    for (const step of this.steps) if (step.attempt === 1 && !repeated.has(place(step))) step.attempt = undefined;
   }
 
   get running() {

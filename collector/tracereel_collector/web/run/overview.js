@@ -297,6 +297,7 @@ export function overview(run, { onSelect, said, more = [] }) {
           longest.map((each) => {
             const part = each.long / run.length;
             const name = each.step ? plain(each.name) : "unrecorded time";
+            const agent = run.byId.get(each.step)?.agent ?? "";
             return h(
               "li",
               {},
@@ -304,7 +305,12 @@ export function overview(run, { onSelect, said, more = [] }) {
                 "button",
                 { type: "button", disabled: !each.step, on: { click: () => onSelect(each.step) } },
                 h("span", { class: "wait-bar", vars: { width: `${Math.min(100, part * 100)}%` } }),
-                h("span", { class: "wait-name", title: name }, name),
+                h(
+                  "span",
+                  { class: "wait-name", title: name },
+                  name,
+                  agent && agent !== each.name && h("span", { class: "quiet" }, ` in ${plain(agent)}`),
+                ),
                 h("span", { class: "quiet" }, `${duration(each.long)} · ${Math.round(part * 100)} %`),
               ),
             );

@@ -31,7 +31,7 @@ export async function show(place, address, signal, begun) {
   const id = address.parts[0] ?? "";
   const where = path("v1", "traces", id);
   let all = allOf(address.query);
-  let run = new Run(await begun);
+  let run = new Run(await begun, { all });
   let timeline = [];
   let ofStep = new Map();
   let eventsOfLong = null;
@@ -316,7 +316,7 @@ export async function show(place, address, signal, begun) {
 
   async function readAgain() {
     try {
-      run = new Run(await readRun(id, signal, all));
+      run = new Run(await readRun(id, signal, all), { all });
       if (run.outlined) {
         ofStep.clear();
         if (tab !== "events") eventsOfLong = null; // not while they are on screen
