@@ -9,6 +9,7 @@ from dashboards.panels import (
     lines,
     prom,
     rising,
+    sql,
     stat,
     table,
     table_of,
@@ -40,7 +41,54 @@ BOARD = Board(
     variables=[label_variable("agent", "Agent", "agent_executions_total", "agent_name")],
     rows=[
         (
-            "Now",
+            "Every client, from the store",
+            [
+                stat(
+                    "Executions, calls and tokens",
+                    "Over the time shown; each model call once, with the agent that made it.",
+                    sql("agents_now"), width=24,
+                    overrides=[
+                        column("executions", displayName="executions"),
+                        coloured("failing", ERRORS, displayName="failing", unit="percentunit", decimals=1),
+                        column("mean_duration", displayName="mean duration", unit="µs"),
+                        column("calls_of_models", displayName="model calls"),
+                        column("calls_of_tools", displayName="tool calls"),
+                        column("tokens", displayName="tokens"),
+                    ],
+                ),
+                lines(
+                    "Executions, by agent", "That ended, per interval.",
+                    sql("agent_executions", over_time=True), bars=True, stacked=True,
+                ),
+                lines(
+                    "Failures, by agent", "Executions that failed, per interval.",
+                    sql("agent_failures", over_time=True), bars=True, stacked=True,
+                    defaults={"noValue": "no failures"},
+                ),
+                lines(
+                    "Tokens, by agent", "Of the model calls of each agent, per interval.",
+                    sql("agent_tokens", over_time=True), stacked=True,
+                ),
+                table(
+                    "Agents in the store",
+                    "Cost as sent, else by the price table; beside it the tokens that have no price.",
+                    sql("agent_table"),
+                    height=9,
+                    overrides=[
+                        coloured("failing", ERRORS, unit="percentunit", decimals=1),
+                        column("mean_duration", displayName="mean duration", unit="µs"),
+                        column("calls_of_models", displayName="model calls"),
+                        column("calls_of_tools", displayName="tool calls"),
+                        column("cost", unit="currencyUSD", decimals=4),
+                        coloured(
+                            "without_price", ((None, "text"), (1, "orange")), displayName="tokens without a price",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+        (
+            "Now, of programs with the SDK",
             [
                 stat("Executions per second", "Executions that ended.", prom(ALL), defaults={"decimals": 1}),
                 stat(

@@ -35,7 +35,43 @@ BOARD = Board(
     ],
     rows=[
         (
-            "Now",
+            "Every client, from the store",
+            [
+                stat(
+                    "Calls, cost and tokens",
+                    "Over the time shown, each call once, whatever told of it: the SDK, OpenTelemetry or both.",
+                    sql("models_now"), width=24,
+                    overrides=[
+                        column("calls", displayName="calls"),
+                        coloured("failing", rising(0.02, 0.1), displayName="failing", unit="percentunit", decimals=1),
+                        column("tokens", displayName="tokens"),
+                        column("cost", displayName="cost", unit=USD, decimals=2),
+                        coloured(
+                            "without_price", ((None, "green"), (0.001, "orange")),
+                            displayName="tokens without a price", unit="percentunit", decimals=1,
+                        ),
+                    ],
+                ),
+                lines(
+                    "Cost, by model", "Sent, else by the price table, per interval.",
+                    sql("model_costs", over_time=True), unit=USD, stacked=True,
+                ),
+                lines(
+                    "Tokens, by model", "Of all calls, per interval.",
+                    sql("model_tokens", over_time=True), stacked=True,
+                ),
+                lines(
+                    "First token p95, by model", "95 of 100 streamed answers begin sooner.",
+                    sql("model_first_tokens", over_time=True), unit="ms", defaults={"noValue": "no streams"},
+                ),
+                lines(
+                    "Duration p95, by model", "95 of 100 calls are quicker.",
+                    sql("model_durations", over_time=True), unit="ns",
+                ),
+            ],
+        ),
+        (
+            "Now, of programs with the SDK",
             [
                 stat(
                     "Cost per hour", "Of all agents, at the rate of the last five minutes.",
