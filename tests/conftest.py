@@ -1,5 +1,6 @@
 """Configuration for all tests: generous timeouts for slow machines, long modules first."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -49,6 +50,12 @@ LONG = (
 )
 """Slow modules, most of them with few tests; the slowest first."""
 FOLDERS = ("e2e", "dashboards", "collector", "queue")
+
+
+def pytest_collection_finish():
+    """Exclude all imported modules and tests from later garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

@@ -134,9 +134,11 @@ def header_values(carrier: object, names: Iterable[str]) -> dict[str, list[str]]
     be lists. The `HTTP_*` variables of a WSGI environment count as headers.
     """
     found: dict[str, list[str]] = {name: [] for name in names}
-    # The `items` of httpx join repeated headers.
-    items = getattr(carrier, "multi_items", None) or getattr(carrier, "items", None)
-    pairs: Any = items() if callable(items) else carrier
+    # The `items` of httpx join repeated headers; its pairs of bytes need not be decoded.
+    pairs: Any = getattr(carrier, "raw", None)
+    if type(pairs) is not list:
+        items = getattr(carrier, "multi_items", None) or getattr(carrier, "items", None)
+        pairs = items() if callable(items) else carrier
     if pairs is None or isinstance(pairs, (str, bytes)):
         return found
     for pair in pairs:

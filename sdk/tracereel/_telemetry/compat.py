@@ -1,6 +1,6 @@
 """Private names of prometheus_client and OpenTelemetry that have no public counterpart.
 
-`tests/sdk/telemetry/test_compat.py` checks each against the installed versions.
+`tests/sdk/telemetry/test_telemetry_compat.py` checks each against the installed versions.
 """
 
 from collections.abc import Sequence
