@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tracereel_collector.model import Kind
 from tracereel_collector.queue import DurableQueue
 
-TELL_SECONDS = 5.0
+NOTICE_SECONDS = 5.0
 """Time between two notices to delivery while reads follow each other."""
 PAUSE_SECONDS = 20.0
 """Time without reads after which delivery may have slowed down; below its own by more than a notice."""
@@ -58,7 +58,7 @@ class StoreReads:
         self._delivered = delivered
         self._is_held = is_held
         """Whether delivery waits for reads at all."""
-        self._read_at = self._told_at = time.monotonic()
+        self._read_at = self._notified_at = time.monotonic()
         self._catching_up: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -67,8 +67,8 @@ class StoreReads:
             return
         now = time.monotonic()
         is_first, self._read_at = now - self._read_at >= PAUSE_SECONDS, now
-        if is_first or now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
+        if is_first or now - self._notified_at >= NOTICE_SECONDS:
+            self._notified_at = now
             for kind in Kind:
                 self._queue.hurry(kind)
         if is_first:
