@@ -1,6 +1,6 @@
 """Fetches the JavaScript files of other projects that the page and its tests use, and pins them.
 
-`python .ci/vendor.py` downloads each package from the npm registry and copies the files that
+`python .ci/vendor.py` fetches each package with `npm pack` and copies the files that
 `vendor.toml` names, byte for byte. A file whose digest differs from the pinned one is refused;
 `--pin` writes the digests of a new version.
 """
@@ -9,27 +9,28 @@ import argparse
 import hashlib
 import io
 import re
+import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 from pathlib import Path
-
-import requests
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = (
     ROOT / "collector/tracereel_collector/web/vendor/vendor.toml",
     ROOT / "tests/support/javascript/vendor.toml",
 )
-REGISTRY = "https://registry.npmjs.org"
 
 
 def _archive(package: str, version: str) -> tarfile.TarFile:
-    described = requests.get(f"{REGISTRY}/{package}/{version}", timeout=60)
-    described.raise_for_status()
-    answer = requests.get(described.json()["dist"]["tarball"], timeout=60)
-    answer.raise_for_status()
-    return tarfile.open(fileobj=io.BytesIO(answer.content), mode="r:gz")
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["npm", "pack", "--silent", f"{package}@{version}"]
+        packed = subprocess.run(  # noqa: S603 - names and versions from our own listing
+            command, cwd=folder, check=True, capture_output=True, text=True
+        )
+        body = (Path(folder) / packed.stdout.strip()).read_bytes()
+    return tarfile.open(fileobj=io.BytesIO(body), mode="r:gz")
 
 
 def main() -> int:
