@@ -17,6 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from tests.support.collector import CollectorProcess, free_port, http
 from tests.support.contract import example
 from tests.support.keys import keys_command, make_key, secret_of
+from tests.support.stored_fleets import fleet_events
 from tests.support.waiting import wait_until
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.http.build import ROUTES
@@ -34,6 +35,7 @@ BRAVOS = {
     "service": "service-of-bravo",
     "entry_id": "1",
     "step_id": "bravos",
+    "fleet_id": "fleet_of_bravo",
 }
 """Path parameters of bravo's resources; a new parameter needs a new line here."""
 NOBODYS = {
@@ -102,6 +104,9 @@ def site(tmp_path_factory):
         **{name: BRAVOS[name] for name in ("session_id", "user_id", "service")},
     )
     assert answer.status == 200
+    for event in fleet_events(BRAVOS["fleet_id"]):
+        stored = made.ask("POST", "/v1/events", json.dumps(event).encode(), made.bravo["key"])
+        assert stored.status == 200
     own = made.send(made.alpha["key"], "?wait=stored&timeout=60", event_id="alphas")
     assert own.status == 200
     yield made

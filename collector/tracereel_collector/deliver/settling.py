@@ -41,6 +41,8 @@ class SettlingWorker:
         self._store = store
         self._writers = writers
         self._metrics = metrics
+        for outcome in ("settled", "too_long"):
+            metrics.traces.labels(outcome)  # rates need a zero to start from
         self._share = {"member": member, "members": members}
         self._deliveries = 0
         self._settled_deliveries = -1
