@@ -17,6 +17,7 @@ import threading
 import unicodedata
 import urllib.parse
 import uuid
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -295,6 +296,36 @@ def commands(siege):
     yield ["doctor", *at]
     yield ["fleet", "pull", "--output", "runs.fleet", *at]
     yield ["export", "--table", "events", *at]
+    for name, records in histories(siege).items():
+        Path(name).write_text("".join(json.dumps(each) + "\n" for each in records))
+        for form in ("jsonl", "otlp-json", "langfuse"):
+            yield ["import", form, name, *at]
+
+
+def histories(siege):
+    """Return files to import whose records are refused, or are not what a format has."""
+    attacks = list(siege.attacks.values())
+    return {
+        "refused.jsonl": [
+            {"event_type": attack, "event_id": attack, "timestamp": attack} for attack in attacks
+        ],
+        "spans.jsonl": [
+            {
+                "resourceSpans": [
+                    {"scopeSpans": [{"spans": [{"traceId": attack, "spanId": attack}]}]}
+                ]
+            }
+            for attack in attacks
+        ],
+        "observations.jsonl": [
+            {"id": attack, "traceId": attack, "startTime": attack, "name": attack}
+            for attack in attacks
+        ],
+        "scores.jsonl": [
+            {"traceId": attack, "name": attack, "value": attack} for attack in attacks
+        ],
+        "shapes.jsonl": [*attacks, attacks, {"resourceSpans": attacks}, {"resourceSpans": 5}],
+    }
 
 
 UNCONCERNED = {"serve", "engine", "keys", "backup", "restore", "migrate-store", "schema", "demo"}

@@ -242,22 +242,34 @@ def _otlp(importing: Importing, files: list[Path]) -> ImportCounts:
                     " they would be stored again when this is repeated"
                 )
                 continue
-            for resource in resources:
-                yield from _groups_of(resource)
+            yield from _groups_of(importing.counts, resources)
 
     for batch in _batches(groups(), lambda group: len(json.dumps(group.spans))):
         importing.spans(batch)
     return importing.counts
 
 
-def _groups_of(resource: dict[str, Any]) -> Iterator[SpanGroup]:
-    scopes = resource.get("scopeSpans") or resource.get("scope_spans") or []
-    around = {k: v for k, v in resource.items() if k not in {"scopeSpans", "scope_spans"}}
-    for scope in scopes:
-        spans = iter(scope.get("spans") or [])
-        of_scope = {key: value for key, value in scope.items() if key != "spans"}
-        while some := list(islice(spans, BATCH)):
-            yield SpanGroup((around, of_scope), some)
+def _groups_of(counts: ImportCounts, resources: Any) -> Iterator[SpanGroup]:
+    for resource in _objects(counts, resources):
+        around = {k: v for k, v in resource.items() if k not in {"scopeSpans", "scope_spans"}}
+        scopes = resource.get("scopeSpans") or resource.get("scope_spans") or []
+        for scope in _objects(counts, scopes):
+            spans = _objects(counts, scope.get("spans") or [])
+            of_scope = {key: value for key, value in scope.items() if key != "spans"}
+            while some := list(islice(spans, BATCH)):
+                yield SpanGroup((around, of_scope), some)
+
+
+def _objects(counts: ImportCounts, values: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a list; count and report everything else."""
+    for value in values if isinstance(values, list) else [None]:
+        if isinstance(value, dict):
+            yield value
+        else:
+            counts.left_out += 1
+            counts.tell(
+                "what is no object in a list of resourceSpans, scopeSpans or spans was left out"
+            )
 
 
 def _langfuse(importing: Importing, files: list[Path]) -> ImportCounts:
