@@ -153,7 +153,7 @@ def test_scores_of_a_session_go_with_its_last_run(collector):
 
 
 def test_the_client_and_the_commands_score_and_find_a_session(collector, client, session):
-    name = f"q-{uuid.uuid4().hex}"
+    name = f"q-{uuid.uuid4().hex[:8]}"
     client.score_session(session, name, True, comment="all answered", author="ana")
 
     def tracereel(*words):

@@ -61,7 +61,7 @@ export function adviceFor({ samples, ready, emitters, quarantine, stuck, awaySin
       `${several(rejected, "record was", "records were")} refused at the door.`,
       "The answer to each request names the field and what was expected; the reasons are below.",
     );
-  const silent = emitters.filter((each) => each.state === "silent");
+  const silent = (emitters ?? []).filter((each) => each.state === "silent");
   if (silent.length)
     say(
       "warn",
@@ -69,7 +69,7 @@ export function adviceFor({ samples, ready, emitters, quarantine, stuck, awaySin
       "They stopped without a last message, or are cut off." +
         " What they left on disk is sent by the next process that uses their spool.",
     );
-  const missing = emitters.reduce((total, each) => total + (each.missing ?? 0), 0);
+  const missing = (emitters ?? []).reduce((total, each) => total + (each.missing ?? 0), 0);
   if (missing)
     say(
       "warn",

@@ -25,7 +25,11 @@ export async function show(place, address, signal) {
         if (error.kind === "away") throw error;
         return null;
       }),
-      ask("/v1/emitters?limit=200", { signal }),
+      ask("/v1/emitters?limit=200", { signal }).catch((error) => {
+        // It needs the store; the rest of the page says why that cannot be used.
+        if (!["fault", "slow", "busy"].includes(error.kind)) throw error;
+        return { emitters: null };
+      }),
       ask("/v1/quarantine?limit=20", { signal }),
     ]);
     const samples = parseMetrics(text);
@@ -280,7 +284,7 @@ function emitterTable(emitters) {
     "section",
     {},
     h("h2", {}, "Emitters"),
-    emitters.length
+    emitters?.length
       ? scrolled(
           "Emitters",
           h(
@@ -333,7 +337,7 @@ function emitterTable(emitters) {
             ),
           ),
         )
-      : h("p", { class: "quiet" }, "No emitter has sent anything yet."),
+      : h("p", { class: "quiet" }, emitters ? "No emitter has sent anything yet." : "Not known: the store cannot be read."),
   );
 }
 
