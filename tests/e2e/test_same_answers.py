@@ -18,7 +18,7 @@ from tracereel_collector.http import build
 ALWAYS = "from=1970-01-01T00:00:00Z&to=2027-01-01T00:00:00Z"
 SINCE = "since=1970-01-01T00:00:00Z"
 JAEGER = "start_time_min=1970-01-01T00:00:00Z&start_time_max=2100-01-01T00:00:00Z"
-OWN = {"ingested_at", "IngestedAt", "last_event_at", "last_heartbeat_at", "updated_at"}
+OWN = {"ingested_at", "IngestedAt", "last_at", "last_event_at", "last_heartbeat_at", "updated_at"}
 """Fields with times of receipt or answer."""
 ELSEWHERE = {
     "/v1/tail": "reads the queue, not the store",

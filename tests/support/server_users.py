@@ -37,6 +37,7 @@ OPPOSITE = {
     "min_insert_block_size_bytes": 1,
     "min_insert_block_size_rows": 1,
     "mutations_sync": 0,
+    "optimize_and_compare_chain": 1,
     "output_format_json_named_tuples_as_objects": 0,
     "output_format_json_quote_64bit_integers": 1,
     "output_format_json_quote_denormals": 1,
