@@ -31,7 +31,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.growth import MOST, excess
 from tests.support.parser_walk import Reader, all_readers
-from tracereel._core import remote_identity
+from tracereel._core import framework_entries, remote_identity
 from tracereel._export import backoff
 from tracereel._export.span_redaction import SpanCleaner
 from tracereel._redact import rule_windows
@@ -44,6 +44,8 @@ from tracereel.cli import checks, content, export, terminal
 from tracereel.client.sync import parse_replay
 from tracereel.client.transport import Transport
 from tracereel.demo.law_library import LawLibrary
+from tracereel.fleet import prompts
+from tracereel.fleet.prices import EstimatePrices, PricedTokens
 from tracereel.integrations import _sse_frames
 from tracereel.integrations import google as google_integration
 from tracereel.providers import streams
@@ -61,7 +63,7 @@ from tracereel_collector.otlp_out.forward import target
 from tracereel_collector.query import cursor, diff, window
 from tracereel_collector.query.jaeger import parameters, values
 from tracereel_collector.query.jaeger import reader as jaeger_reader
-from tracereel_collector.query.run import timeline
+from tracereel_collector.query.run import events as run_events
 from tracereel_collector.query.user_sql import catalogue, statement_text, tree
 from tracereel_collector.queue import deleted, ledger, sessions, waiting
 from tracereel_collector.store import prices
@@ -123,6 +125,7 @@ NOT_CALLED = {
     "tracereel.cli.registry:load": "reads what is installed",
     "tracereel.client.exports:whole_file": "opens a file",
     "tracereel.demo.orchestrator:_usual": "makes models of the demo",
+    "tracereel.fleet.verdicts:writing": "opens a file",
     "tracereel.resilience:__getattr__": "imports",
     "tracereel.tape:__getattr__": "imports",
     "tracereel.tape.format:load": "opens a file",
@@ -225,9 +228,14 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.query.jaeger.values:plain_value": lambda t: values.plain_value(
         t, values.LIST
     ),
-    "tracereel_collector.query.run.timeline:_completed": lambda t: timeline._completed(
+    "tracereel_collector.query.run.events:with_fields": lambda t: run_events.with_fields(
         json.dumps({"reasoning": t}), {"retry_successful": True}
     ),
+    "tracereel._core.framework_entries:load": lambda t: framework_entries.load(t, object(), t),
+    "tracereel.fleet.prices:EstimatePrices.cost": lambda t: EstimatePrices().cost(
+        t, t, PricedTokens(prompt=1, completion=1)
+    ),
+    "tracereel.fleet.prompts:_model": lambda t: prompts._model(t, {"body": {}, "path": t}),
     "tracereel_collector.queue.sessions:makes_claim": lambda t: sessions.makes_claim(
         json.dumps({"session_id": t, "user_id": t}).encode(), ()
     ),
@@ -363,12 +371,15 @@ ELSEWHERE = {
     "tracereel.providers.streams.base:StreamAdapter.follow_bytes": "OpenAI text, OpenAI arguments",
     "tracereel.providers.streams.base:StreamAdapter.process_bytes": "OpenAI text",
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
-    "tracereel.tape.payloads:Payloads.put_text": "decodes JSON that was encoded here",
+    "tracereel.fleet.pytest_support:_report": "a name that is cut and a report of this process",
+    "tracereel.tape.payloads:Payloads._stored": "decodes JSON that was encoded here",
     "tracereel_collector.http.otlp_grpc:GrpcServer._client": "an address that gRPC has written",
     "tracereel_collector.http.jaeger:answers": "paths of our own routes",
     "tracereel_collector.http.sql:_document": "decodes the engine's answer",
     "tracereel_collector.commands.backup:_check_place": "typed by the operator",
-    "tracereel_collector.engine.execute:_SingleStatements.check": "parsed by the engine",
+    "tracereel_collector.engine.compat:count_statements": "parsed by the engine",
+    "tracereel_collector.http.clickhouse_blocks:_u64": "eight bytes",
+    "tracereel_collector.ingest.coding_agents:_span_of": "a name of EVENTS",
     "tracereel_collector.engine.lexer:_after_comment": "a statement",
     "tracereel_collector.engine.settings:EngineSettings.from_json": "written by the collector",
     "tracereel_collector.otlp_out.forward.forwarder:Forwarder.offer": "splits a header at commas",

@@ -210,7 +210,7 @@ def _ways_of_pattern(pattern: str) -> list[_Way]:
         against = (("against", f"^(?:{pattern[4:end]})"),)
         rest = f"^{pattern[end + 1 :]}"
     if any(_UNSUPPORTED.search(each) for each in (rest, *(text for _, text in against))):
-        log.warning("price_rule_left_out", pattern=pattern[:200])
+        log.warning("price_rule_left_out", rule=pattern[:200])
         return []
     return [(*against, ("pattern", rest))]
 

@@ -53,10 +53,12 @@ def receive(
 
 def _read(descriptor: int, size: int, until: float | None) -> bytes:
     parts: list[bytes] = []
+    poller = select.poll()  # select() refuses descriptors above 1,023
+    poller.register(descriptor, select.POLLIN)
     while size:
         if until is not None:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            if left <= 0 or not poller.poll(left * 1_000):
                 raise SilentError("nothing came in time")
         try:
             some = os.read(descriptor, min(size, 1 << 20))
