@@ -105,11 +105,17 @@ def _wrap_sockets() -> None:
 
 def _replace(owner: Any, name: str, value: Any) -> None:
     own = vars(owner).get(name)
-    if own is None:
-        _undo.callback(delattr, owner, name)
-    else:
-        _undo.callback(setattr, owner, name, own)
     setattr(owner, name, value)
+
+    def restore() -> None:
+        if vars(owner).get(name) is not value:
+            return  # wrapped by someone else since; ours does nothing without checks
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+    _undo.callback(restore)
 
 
 def _sending(real: Any) -> Any:

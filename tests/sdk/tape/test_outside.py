@@ -18,7 +18,7 @@ import pytest
 import tracereel
 from tests.support.replay_trial import recording
 from tracereel import traced_agent, traced_llm, traced_tool
-from tracereel._core import replay_guard
+from tracereel._core import network_guard, replay_guard
 from tracereel.tape import Tape, boundary
 from tracereel.tape import format as tape_format
 
@@ -332,3 +332,28 @@ def test_a_file_that_is_written_within_a_model_call_in_a_step_does_not_count(
             return writing("x")
 
     assert taped(nested).outside == ()
+
+
+def test_a_wrapper_that_came_while_the_network_was_watched_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the first run that is recorded during a replay would be the last one that is watched."""
+
+    def check(_host: str) -> None:
+        pass
+
+    sent = []
+    network_guard.watch(check)
+    real = socket.socket.sendall
+
+    def later(self: socket.socket, data: bytes) -> None:
+        sent.append(data)
+        real(self, data)
+
+    monkeypatch.setattr(socket.socket, "sendall", later)
+    network_guard.unwatch(check)
+
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(b"x")
+        assert (sent, other.recv(1)) == ([b"x"], b"x")

@@ -337,7 +337,11 @@ function emitterTable(emitters) {
             ),
           ),
         )
-      : h("p", { class: "quiet" }, emitters ? "No emitter has sent anything yet." : "Not known: the store cannot be read."),
+      : h(
+          "p",
+          { class: "quiet" },
+          emitters ? "No emitter has sent anything yet." : "Not known: the store cannot be read.",
+        ),
   );
 }
 
