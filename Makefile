@@ -64,7 +64,7 @@ dashboards-preview: .venv/.dev ## draw what every panel shows, without Grafana (
 	$(BIN)/python -m tests.dashboards.preview
 
 bench: .venv/.dev ## print throughput and latency tables
-	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/fleet.py && $(BIN)/python bench/import_time.py && $(BIN)/python bench/latency.py
+	$(BIN)/python bench/ingest.py && $(BIN)/python bench/ingest.py --kind spans && $(BIN)/python bench/rates.py && $(BIN)/python bench/insert.py && $(BIN)/python bench/insert.py --kind spans && $(BIN)/python bench/query.py && $(BIN)/python bench/replay.py && $(BIN)/python bench/fleet.py && $(BIN)/python bench/import_time.py && $(BIN)/python bench/latency.py
 
 chaos: .venv/.dev ## the long forms of the fault tests (MINUTES=5 SEED=… ONLY=storm,power), then count
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))

@@ -17,6 +17,7 @@ from tracereel_collector.query.run.serialize import ShownStep, moment, shown_cha
 from tracereel_collector.query.run.steps import MILLI, RunStep
 from tracereel_collector.query.run.summary import summary_of
 from tracereel_collector.query.run.tree import RunTree, build, depths_of, is_open, settle, walk
+from tracereel_collector.runtime.collections import collections_paused
 
 MAX_EVENTS_OF_STEP = 200
 """Maximum events of one step that are shown in full."""
@@ -76,6 +77,28 @@ class Traces:
         """
         if alone and step_id is not None:
             return msgspec.json.encode(self._alone(tenant, trace_id, step_id))
+        with collections_paused():
+            return self._document(
+                tenant,
+                trace_id,
+                linked=linked,
+                step_id=step_id,
+                budget=budget,
+                outline_above=outline_above,
+                attempts=attempts,
+            )
+
+    def _document(
+        self,
+        tenant: str,
+        trace_id: str,
+        *,
+        linked: bool,
+        step_id: str | None,
+        budget: int | None,
+        outline_above: int | None,
+        attempts: bool,
+    ) -> bytes:
         analysis = self.analysis(tenant, trace_id, linked=linked, attempts=attempts)
         top = _step(analysis, step_id) if step_id is not None else None
         if budget is not None:

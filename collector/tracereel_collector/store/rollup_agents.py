@@ -6,7 +6,6 @@ from tracereel import semconv
 from tracereel_collector.store.rollups import (
     CLOSING,
     MAX_DURATION_MS,
-    UNPRICED_COLUMNS,
     in_reach,
     nano_usd,
 )
@@ -197,7 +196,6 @@ def _event_sums(where: str = "", suffix: str = "") -> str:
         moment=in_reach("timestamp"),
         sums=",\n    ".join(f"{each.events} AS {name}" for name, each in _AGENT_SUMS.items()),
         nano_usd=nano_usd("llm_cost_usd"),
-        unpriced_columns=UNPRICED_COLUMNS,
         where=where,
         local=suffix,
     )

@@ -6,6 +6,7 @@ token kind, separated by tabs, to a count. The kind ends in a digit: how many of
 the prompt of the call exceeds.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from tracereel import semconv
@@ -90,18 +91,28 @@ def _figure(column: str) -> str:
     return f"toInt64(least(ifNull({column}, 0), {_MOST_TOKENS}))"
 
 
-def _by_kind(condition: str, provider: str, model: str, *, prompt: str, **tokens: str) -> str:
+def _by_kind(
+    condition: str, name: str, *, prompt: str, bound: Mapping[str, str] | None = None, **tokens: str
+) -> str:
     """Return SQL for the tokens of one call if a condition holds, else empty.
 
-    Every insert plans it, so each value is written once: four copies took 80 ms of CPU.
+    Every insert plans it. A value that is used several times is therefore `bound` to a name: written out
+    each time, and within values that are themselves written out, it took half of a view's planning.
     """
     kinds = ", ".join(f"'\\t{kind}'" for kind in KINDS)
     size = f"toString(arrayCount(t -> {prompt} > t, {list(THRESHOLDS)!r}))"
-    keys = f"concat({provider}, '\\t', left({model}, {_MAX_MODEL}), kind, {size})"
     counts = ", ".join(f"{tokens[kind]}" for kind in KINDS)
-    return f"""if({condition}, mapFilter((k, n) -> n > 0, mapFromArrays(
-            arrayMap(kind -> {keys}, [{kinds}]),
-            arrayMap(n -> toUInt64(greatest(n, 0)), [{counts}]))), {NO_TOKENS})"""
+    made = f"""mapFromArrays(
+            arrayMap(kind -> concat({name}, kind, {size}), [{kinds}]),
+            arrayMap(n -> toUInt64(greatest(n, 0)), [{counts}]))"""
+    if bound:
+        made = f"""arrayMap(({", ".join(bound)}) -> {made},
+            {", ".join(f"[{value}]" for value in bound.values())})[1]"""
+    return f"if({condition}, mapFilter((k, n) -> n > 0, {made}), {NO_TOKENS})"
+
+
+def _call_name(provider: str, model: str) -> str:
+    return f"concat({provider}, '\\t', left({model}, {_MAX_MODEL}))"
 
 
 def _operations(*kinds: str) -> list[str]:
@@ -109,36 +120,34 @@ def _operations(*kinds: str) -> list[str]:
 
 
 _WITHOUT_OUTPUT = tuple(kind for kind in DIRECT_KINDS if kind != "llm")
-_PROMPT = _figure("llm_prompt_tokens")
 # Cached tokens are part of the prompt, unless the sender counts them separately.
-_SENT_APART = f"""({_PROMPT} < cached_tokens OR {_figure("llm_tokens_used")}
-                = {_PROMPT} + {_figure("llm_completion_tokens")} + cached_tokens)"""
-_WHOLE_PROMPT = f"{_PROMPT} + cached_tokens * toInt64({_SENT_APART})"
-_UNPRICED = _by_kind(
-    f"""is_unpriced AND has(if(isNotNull(llm_completion_tokens),
+_SENT_APART = "prompt < read + written OR used = prompt + output + read + written"
+UNPRICED: Final = _by_kind(
+    f"""event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
+            AND {CLOSES} AND has(if(isNotNull(llm_completion_tokens),
             {array(["", *_operations(*DIRECT_KINDS)])},
-            {array(_operations(*_WITHOUT_OUTPUT))}), lower(said_of_call.operation))""",
-    provider_of("llm_provider"),
-    "if(llm_model = '', said_of_call.llm_model_requested, toString(llm_model))",
-    prompt=_WHOLE_PROMPT,
-    input=f"{_WHOLE_PROMPT} - cached_tokens",
-    cache_read=_figure("said_of_call.llm_cached_tokens"),
-    cache_write=_figure("said_of_call.llm_cache_creation_tokens"),
-    output=_figure("llm_completion_tokens"),
+            {array(_operations(*_WITHOUT_OUTPUT))}), lower(t.operation))""",
+    "name",
+    bound={
+        "name": _call_name(
+            provider_of("t.llm_provider"), "if(llm_model = '', t.llm_model_requested, llm_model)"
+        ),
+        "prompt": _figure("llm_prompt_tokens"),
+        "read": _figure("t.llm_cached_tokens"),
+        "written": _figure("t.llm_cache_creation_tokens"),
+        "output": _figure("llm_completion_tokens"),
+        "used": _figure("llm_tokens_used"),
+    },
+    prompt=f"prompt + if({_SENT_APART}, read + written, 0)",
+    input=f"prompt - if({_SENT_APART}, 0, read + written)",
+    cache_read="read",
+    cache_write="written",
+    output="output",
 )
-UNPRICED_COLUMNS: Final = f"""
-        event_type = '{semconv.LLM_CALLED}' AND isNull(llm_cost_usd) AND isNotNull(llm_prompt_tokens)
-            AND {CLOSES} AS is_unpriced,
-        JSONExtract(if(is_unpriced, payload, ''), 'Tuple(operation String, llm_model_requested String,
-            llm_cached_tokens UInt64, llm_cache_creation_tokens UInt64)') AS said_of_call,
-        {_figure("said_of_call.llm_cached_tokens")}
-            + {_figure("said_of_call.llm_cache_creation_tokens")} AS cached_tokens,
-        {_UNPRICED} AS unpriced,"""
-"""SQL for columns of events. The last has the tokens of a call without a cost."""
+"""SQL for the tokens of an event of a model call without a cost."""
 UNPRICED_OF_SPANS: Final = _by_kind(
     "isNull(CostUsd) AND isNotNull(PromptTokens) AND (CallKind != 'llm' OR isNotNull(CompletionTokens))",
-    "toString(Provider)",
-    "toString(if(ModelServed = '', ModelRequested, ModelServed))",
+    _call_name("toString(Provider)", "toString(if(ModelServed = '', ModelRequested, ModelServed))"),
     prompt=_figure("PromptTokens"),
     input=f"{_figure('PromptTokens')} - {_figure('CacheReadTokens')} - {_figure('CacheWriteTokens')}",
     cache_read=_figure("CacheReadTokens"),
@@ -146,6 +155,9 @@ UNPRICED_OF_SPANS: Final = _by_kind(
     output=_figure("CompletionTokens"),
 )
 """SQL for the same tokens of a span received over OTLP."""
+
+FRAGMENTS: Final = {"unpriced": UNPRICED}
+"""Values of `$name` in the `.sql` files."""
 
 _BODIES: Final[dict[str, dict[str, object]]] = {
     "event_summaries": {
@@ -175,7 +187,6 @@ _BODIES: Final[dict[str, dict[str, object]]] = {
         ),
         "no_tokens": NO_TOKENS,
         "nano_usd": nano_usd("llm_cost_usd"),
-        "unpriced_columns": UNPRICED_COLUMNS,
         "max_prompt": MAX_PROMPT,
     },
     "span_summaries": {

@@ -22,7 +22,6 @@ from tracereel_collector.store.dialects.own import CLOSES
 from tracereel_collector.store.rollups import (
     MAX_DURATION_MS,
     OWN_SCOPE,
-    UNPRICED_COLUMNS,
     UNPRICED_OF_SPANS,
     nano_usd,
 )
@@ -41,7 +40,6 @@ _SPANS: Final = Template(query("spans_of_traces")).substitute(
     span_nano_usd=nano_usd("CostUsd"),
     span_unpriced=UNPRICED_OF_SPANS,
     event_nano_usd=nano_usd("llm_cost_usd"),
-    unpriced_columns=UNPRICED_COLUMNS,
     closes=CLOSES,
     max_duration=MAX_DURATION_MS,
 )

@@ -36,6 +36,7 @@ _VALUES = {
     **own.FRAGMENTS,
     **price_sql.FRAGMENTS,
     **rollup_agents.FRAGMENTS,
+    **rollups.FRAGMENTS,
     "content_codec": CONTENT_CODEC,
     "inline_content": INLINE_CONTENT,
     "short_value": SHORT_VALUE,

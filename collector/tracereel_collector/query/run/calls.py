@@ -6,6 +6,7 @@ from tracereel_collector.query.run.events import EventRow
 from tracereel_collector.query.run.rows import SpanRow
 from tracereel_collector.query.run.steps import RunStep
 from tracereel_collector.store.calls import CallSpan, calls_of
+from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.rollups import OWN_SCOPE
 
 Repeated = frozenset[int]
@@ -21,8 +22,15 @@ def repeated_calls(steps: Sequence[RunStep]) -> Repeated:
     for step in steps:
         number = taken[step.id] = taken.get(step.id, -1) + 1
         keys[id(step)] = f"{step.id}~{number}" if number else step.id
-    repeats = calls_of(_call(step, keys) for step in steps).repeats
-    return frozenset(step for step, key in keys.items() if key in repeats)
+    # Calls depend on what is above them alone, which is a fraction of a long run.
+    looked_at: dict[int, RunStep] = {}
+    for step in steps:
+        above: RunStep | None = step if step.kind in DIRECT_KINDS else None
+        while above is not None and id(above) not in looked_at:
+            looked_at[id(above)] = above
+            above = above.parent
+    repeats = calls_of(_call(step, keys) for step in looked_at.values()).repeats
+    return frozenset(step for step in looked_at if keys[step] in repeats)
 
 
 def _call(step: RunStep, keys: dict[int, str]) -> CallSpan:

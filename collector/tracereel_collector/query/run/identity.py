@@ -11,6 +11,8 @@ from datetime import datetime
 from itertools import chain
 from typing import Final
 
+import msgspec
+
 from tracereel import semconv
 from tracereel._runtime.clock import otel_trace_id
 from tracereel_collector.query.run.calls import Repeated
@@ -29,6 +31,15 @@ _OPERATION: Final = re.compile(OPERATION)
 
 _Place = tuple[int, int, str]
 """Rank of the row that names or ends a run, its time, and the name or status."""
+
+
+class _Told(msgspec.Struct, frozen=True, gc=False):
+    """Event with what each rule needs of it, worked out once: a run may have tens of thousands."""
+
+    event: EventRow
+    rank: int | None
+    began: int
+    ended: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +71,26 @@ def identity_of(run: RunTree, repeated: Repeated) -> RunIdentity:
     spans = [span for span in run.spans if span.trace_id in traces]
     runs = {row.trace_id for row in own}
     steps = [step for step in run.steps if step.trace_id in runs and step.source != "otlp"]
-    status, last = _status(run, own, spans, steps)
+    ranked = [_Told(row, _rank(row), *_moments(row)) for row in own]
+    status, last = _status(run, ranked, spans, steps)
     alone = [
         step
         for step in run.steps
         if step.source == "otlp" and step.trace_id in traces and id(step) not in repeated
     ]
-    moments = [*map(_moments, own), *((span.began, span.began + span.duration) for span in spans)]
     return RunIdentity(
-        name=_name(own, spans),
+        name=_name(ranked, spans),
         status=status,
         session_id=_first([row.session_id for row in own], [row.session_id for row in spans]),
         user_id=_first([row.user_id for row in own], [row.user_id for row in spans]),
         errors=_errors(own, alone),
-        began=min((began for began, _ in moments), default=run.began),
-        ended=max((ended for _, ended in moments), default=run.ended),
+        began=min(
+            chain((row.began for row in ranked), (span.began for span in spans)), default=run.began
+        ),
+        ended=max(
+            chain((row.ended for row in ranked), (span.began + span.duration for span in spans)),
+            default=run.ended,
+        ),
         last=last,
     )
 
@@ -100,13 +116,18 @@ def _moments(row: EventRow) -> tuple[int, int]:
     return at, at
 
 
-def _name(rows: Sequence[EventRow], spans: Sequence[SpanRow]) -> str:
-    named: list[_Place] = []
-    for row in rows:
-        rank = _rank(row)
-        if rank is not None and (rank < _AGENT or row.event_type.endswith(".started")):
-            clock = row.hlc if rank >= _AGENT else _moments(row)[0]
-            named.append((rank, -clock, _called(row, rank)))
+def _name(rows: Sequence[_Told], spans: Sequence[SpanRow]) -> str:
+    begun = [
+        (row.rank, -(row.event.hlc if row.rank >= _AGENT else row.began), row.event)
+        for row in rows
+        if row.rank is not None and (row.rank < _AGENT or row.event.event_type.endswith(".started"))
+    ]
+    first = max((place[:2] for place in begun), default=None)
+    named: list[_Place] = [
+        (rank, clock, _called(event, rank))
+        for rank, clock, event in begun
+        if (rank, clock) == first
+    ]
     named += [
         (_INNER_SPAN if span.parent_span_id else _ROOT_SPAN, -span.began, span.name)
         for span in spans
@@ -114,8 +135,8 @@ def _name(rows: Sequence[EventRow], spans: Sequence[SpanRow]) -> str:
     # Without what began: of the pipelines, then of the agents, the first in the alphabet.
     return (
         max(named, default=(0, 0, ""))[2]
-        or _first([row.pipeline_type for row in rows], [span.workflow_name for span in spans])
-        or _first([row.agent_name for row in rows], [span.agent_name for span in spans])
+        or _first([row.event.pipeline_type for row in rows], [span.workflow_name for span in spans])
+        or _first([row.event.agent_name for row in rows], [span.agent_name for span in spans])
     )
 
 
@@ -133,14 +154,14 @@ def _called(row: EventRow, rank: int) -> str:
 
 
 def _status(
-    run: RunTree, rows: Sequence[EventRow], spans: Sequence[SpanRow], steps: Sequence[RunStep]
+    run: RunTree, rows: Sequence[_Told], spans: Sequence[SpanRow], steps: Sequence[RunStep]
 ) -> tuple[str, EventRow | SpanRow | None]:
     ends: list[tuple[_Place, EventRow | SpanRow]] = []
     for row in rows:
-        rank = _rank(row)
-        if rank is not None and not row.event_type.endswith(".started"):
-            clock = -_moments(row)[0] if rank == _INNER_CALL else row.hlc
-            ends.append(((rank, clock, row.status or semconv.SUCCESS), row))
+        event = row.event
+        if row.rank is not None and not event.event_type.endswith(".started"):
+            clock = -row.began if row.rank == _INNER_CALL else event.hlc
+            ends.append(((row.rank, clock, event.status or semconv.SUCCESS), event))
     for span in spans:
         how = semconv.FAILED if span.status_code == "Error" else semconv.SUCCESS
         is_inner = bool(span.parent_span_id)

@@ -50,7 +50,7 @@ FROM
     (
         SELECT
             * EXCEPT payload,
-            $event_nano_usd AS nano_usd,$unpriced_columns
+            $event_nano_usd AS nano_usd,
             JSONExtractString(payload, 'llm_model_requested') AS model_requested,
             JSONExtractString(payload, 'response_id') AS answer
         FROM agent_events

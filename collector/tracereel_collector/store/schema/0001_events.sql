@@ -57,6 +57,8 @@ CREATE TABLE IF NOT EXISTS agent_events$local
     span_began Int64 COMMENT 'ns; 0 where the event does not tell a whole span' CODEC(Delta, ZSTD(1)),
     span_ended Int64 COMMENT 'ns' CODEC(Delta, ZSTD(1)),
     content_bytes UInt32 COMMENT 'of its content in event_content; 0 for none' CODEC(ZSTD(1)),
+    unpriced Map(String, UInt64)
+        COMMENT 'tokens of a model call without a cost: provider, tab, model, tab, kind of token' CODEC(ZSTD(1)),
     INDEX by_otel_trace otel_trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
 )
@@ -127,7 +129,8 @@ SELECT
     $span_name AS span_name,
     t.span_start_unix_nano AS span_began,
     t.span_end_unix_nano AS span_ended,
-    if($is_split, length($split_content), 0) AS content_bytes
+    if($is_split, length($split_content), 0) AS content_bytes,
+    $unpriced AS unpriced
 FROM
 (
     SELECT
@@ -155,7 +158,9 @@ FROM
             error_type String, error_code String, error_category String,
             decision_type String, decision_category String, chosen String, threshold Nullable(Float64),
             span_name String, tool_name String,
-            span_start_unix_nano Int64, span_end_unix_nano Int64)') AS t
+            span_start_unix_nano Int64, span_end_unix_nano Int64,
+            operation String, llm_model_requested String,
+            llm_cached_tokens UInt64, llm_cache_creation_tokens UInt64)') AS t
     FROM events_raw
     ARRAY JOIN
         splitByChar('\n', body) AS line,

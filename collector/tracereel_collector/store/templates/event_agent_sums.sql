@@ -8,7 +8,7 @@ FROM
 (
     SELECT
         * EXCEPT payload,
-        $nano_usd AS nano_usd,$unpriced_columns
+        $nano_usd AS nano_usd,
         if(agent_name = '', JSONExtractString(
             if(event_type = 'agent.fallback.triggered', payload, ''), 'primary_agent'),
             toString(agent_name)) AS agent

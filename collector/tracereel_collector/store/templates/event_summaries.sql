@@ -47,7 +47,7 @@ FROM
 (
     SELECT
         * EXCEPT payload,
-        $nano_usd AS nano_usd,$unpriced_columns
+        $nano_usd AS nano_usd,
         toUnixTimestamp64Nano(timestamp) AS nano,
         event_type IN $calls AS is_call,
         span_began > 0 AND span_ended >= span_began AS is_exact,
