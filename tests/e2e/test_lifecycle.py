@@ -43,7 +43,7 @@ def ids(collector, trace_id):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_in_order_and_leaves_no_process(new_collector, number):
-    collector = new_collector().start()
+    collector = new_collector(preloaded=False).start()
     later = {**event("b", "t"), "timestamp": "2099-01-01T00:00:00Z"}
     assert collector.post_events([event("a", "t"), later]).status == 200
     family = children_of(collector)
