@@ -24,7 +24,7 @@ MAX_LINES = 500
 MAX_SCRIPT_COLUMNS = 120
 BANNED = re.compile(
     r"\b(told|tells?|heard|hears?|anew|nobody|somebody|whoever|everybody|anybody|nought"
-    r"|(?:is|are|was|were) said|what (?:came|comes|became|becomes) of)\b",
+    r"|for good|(?:is|are|was|were) said|what (?:came|comes|became|becomes) of)\b",
     re.IGNORECASE,
 )
 """Words that are not plain; docs/glossary.md lists the ones to use."""
