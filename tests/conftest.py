@@ -34,19 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = (
-    *(
-        "architecture",
-        "kill",
-        "lifecycle",
-        "burst",
-        "backup",
-        "workers",
-        "rows",
-        "migrate_store",
-        "page",
-    ),
-    *("page", "outage", "sdk", "deletion", "openapi", "forward", "many", "upgrade"),
-    "self_observation",
+    *("architecture", "kill", "same_answers", "lifecycle", "burst", "backup", "workers", "rows"),
+    *("time_parsers", "process_guard", "migrate_store", "page", "outage", "sdk", "deletion"),
+    *("openapi", "forward", "many", "upgrade", "self_observation", "time_patterns"),
 )
 """Slow modules, most of them with few tests; the slowest first."""
 FOLDERS = ("e2e", "dashboards", "collector", "queue")

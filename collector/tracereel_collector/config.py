@@ -69,7 +69,7 @@ _EXPECTED: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "store",
     ),
 )
-"""What is expected of settings, the check of it, and the names of these settings."""
+"""Expected value, its check, and the settings that it applies to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class Relay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayReceipt:
-    """What the owner did with a relayed body."""
+    """Owner's result for a relayed body."""
 
     appended: int
     duplicates: int

@@ -59,7 +59,7 @@ class AgentExecutionCompleted(Envelope):
     output_summary: str
     output_size_bytes: Count
     output: Any = None
-    """Result; of a generator what it yielded."""
+    """Result; of a generator, the items it yielded."""
     confidence: Ratio | None = None
     decision_type: str | None = None
     reasoning: str | None = None
@@ -217,7 +217,7 @@ class AgentPipelineCompleted(Envelope):
     agents_retried: Count
     output_summary: str | None = None
     output: Any = None
-    """Result; of a generator what it yielded."""
+    """Result; of a generator, the items it yielded."""
     final_confidence: Ratio | None = None
     agents_cancelled: Count | None = None
     agents_replaced: Count | None = None
@@ -347,7 +347,7 @@ class AgentStepCompleted(EndedCall):
     input: Any = None
     """Arguments by name."""
     output: Any = None
-    """Result; of a generator what it yielded."""
+    """Result; of a generator, the items it yielded."""
     output_items: Count | None = None
     stage: str | None = None
 
@@ -366,7 +366,7 @@ class AgentRetrievalCompleted(EndedCall):
     input: Any = None
     """Arguments by name."""
     output: Any = None
-    """Result; of a generator what it yielded."""
+    """Result; of a generator, the items it yielded."""
     is_empty: bool | None = None
     degraded: bool = False
     """Whether the result is degraded: a source was unavailable or a limit was hit."""
@@ -400,7 +400,7 @@ class AgentMessageNormalized(Envelope):
 
 
 class AgentTapeRecorded(Envelope):
-    """A part of what is recorded of a run so that it can be re-executed."""
+    """Part of a run's tape, from which it can be re-executed."""
 
     event_type: Literal["agent.tape.recorded"] = "agent.tape.recorded"
     tape_id: Name

@@ -40,7 +40,7 @@ def content(collector, trace_id, step_id, **parameters):
 
 
 def shown(messages):
-    """Return roles and what is said, without ids."""
+    """Return roles and texts or values, without ids."""
     return [
         (message["role"], [part.get("text", part.get("value")) for part in message["parts"]])
         for message in messages

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from tests.support import preloaded
 from tests.support.collector import CollectorProcess, http
 from tests.support.conservation import conserved
 from tests.support.contract import example
@@ -43,7 +44,7 @@ def ids(collector, trace_id):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_everything_in_order_and_leaves_no_process(new_collector, number):
-    collector = new_collector().start()
+    collector = new_collector(preloaded=False).start()
     later = {**event("b", "t"), "timestamp": "2099-01-01T00:00:00Z"}
     assert collector.post_events([event("a", "t"), later]).status == 200
     family = children_of(collector)
@@ -62,6 +63,19 @@ def test_a_signal_stops_everything_in_order_and_leaves_no_process(new_collector,
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", port))
     assert ids(new_collector().start(), "t") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_forked"),
+    [
+        ("TRACEREEL_WORKERS", True),
+        ("TRACEREEL_CRASH_AT", False),
+        ("LD_PRELOAD", False),
+        ("HTTPS_PROXY", False),
+    ],
+)
+def test_a_collector_is_forked_unless_imports_read_its_environment(name, is_forked):
+    assert preloaded.can_start({**os.environ, name: "2"}) == is_forked
 
 
 def test_events_acknowledged_just_before_a_stop_are_stored(new_collector):

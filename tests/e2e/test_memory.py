@@ -41,6 +41,7 @@ CEILING = 2 * INFLIGHT + (640 if LONG else 384) * MIB
 def guarded(tmp_path_factory):
     running = CollectorProcess(
         tmp_path_factory.mktemp("memory"),
+        preloaded=False,
         arguments=("--workers", "1"),
         grpc_port=free_port(),
         environ={

@@ -286,13 +286,18 @@ def model_call(collector, trace_id):
     return step
 
 
+def many(strategy):
+    """Return a strategy of what is sent together, because each insert takes the engine long."""
+    return st.lists(strategy, min_size=5, max_size=9)
+
+
 def conversations(texts):
     """Return a strategy of conversations: messages that end with the user's, and the answer."""
-    return st.lists(st.lists(texts, min_size=2, max_size=6), min_size=1, max_size=4)
+    return many(st.lists(texts, min_size=2, max_size=6))
 
 
 FEW = settings(
-    max_examples=4,
+    max_examples=2,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -387,7 +392,7 @@ def around_of(kind, given, made):
 @given(data=st.data())
 def test_values_are_returned_as_they_were_sent(recording, collector, kind, data):
     texts = WORDS if recording else st.text(max_size=300)
-    sent = data.draw(st.lists(st.tuples(values(texts), values(texts)), min_size=1, max_size=4))
+    sent = data.draw(many(st.tuples(values(texts), values(texts))))
     if recording:
         hidden = {"text": f"<{SECRET} {EMAIL}>", "left": True}
         sent = [(put | {"zz": hidden}, made) for put, made in sent]
@@ -422,13 +427,7 @@ TOOLS = {
 
 @pytest.mark.parametrize("dialect", TOOLS)
 @FEW
-@given(
-    sent=st.lists(
-        st.tuples(values(st.text(max_size=300)), values(st.text(max_size=300))),
-        min_size=1,
-        max_size=4,
-    )
-)
+@given(sent=many(st.tuples(values(st.text(max_size=300)), values(st.text(max_size=300)))))
 def test_a_tool_of_any_dialect_is_returned_as_it_was_sent(collector, dialect, sent):
     about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
     calls = [about | dict(zip(TOOLS[dialect], map(json.dumps, each), strict=True)) for each in sent]
@@ -446,7 +445,7 @@ def test_a_tool_of_any_dialect_is_returned_as_it_was_sent(collector, dialect, se
 @given(data=st.data())
 def test_the_output_of_a_streaming_agent_is_returned(collector, recording, data):
     texts = WORDS if recording else st.text(max_size=300)
-    talks = data.draw(st.lists(st.tuples(texts, st.lists(texts, max_size=5)), max_size=4))
+    talks = data.draw(many(st.tuples(texts, st.lists(texts, max_size=5))))
     runs = []
     for question, tokens in talks:
         tokens = [f"<{token}>" for token in tokens] or ["."]

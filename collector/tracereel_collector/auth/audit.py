@@ -23,7 +23,7 @@ from tracereel_collector.errors import ServiceUnavailableError
 MAX_BYTES: Final = 8 * 1024 * 1024
 FILES: Final = 5
 MAX_SUBJECTS: Final = 1_000
-"""Most distinct uses and refusals counted at a time; further ones share the peer `other`."""
+"""Most distinct uses and refusals counted at a time; others share the peer `other`."""
 REPEAT_SECONDS: Final = 60.0
 
 Subject = tuple[tuple[str, str], ...]

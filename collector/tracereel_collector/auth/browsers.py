@@ -58,7 +58,7 @@ class PublicUrl:
 
 
 def parse_public_url(text: str, *, trust_forwarded_proto: bool = False) -> PublicUrl:
-    """Parse `TRACEREEL_PUBLIC_URL`; refuse what is not of the form https://host[:port]."""
+    """Parse `TRACEREEL_PUBLIC_URL`; refuse any other form than https://host[:port]."""
     text = text.strip().rstrip("/")
     if not text:
         return PublicUrl(trust_forwarded_proto=trust_forwarded_proto)

@@ -1,4 +1,4 @@
-"""What the commands share: settings, and errors as one line on stderr and an exit status."""
+"""Shared parts of the commands: settings, and errors as one line on stderr and an exit status."""
 
 import argparse
 import os

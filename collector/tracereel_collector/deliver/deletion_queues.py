@@ -100,7 +100,7 @@ class GroupQueues:
         return removed + sum(int(answer.document["quarantined"]) for answer in answers)
 
     def is_known(self, tenant: str, marks: Marks) -> bool:
-        """Return whether any member knows of it."""
+        """Return whether it is known to any member."""
         return self.own.is_known(tenant, marks) or any(
             answer.document["known"] for answer in self._ask("known", tenant, marks)
         )

@@ -109,7 +109,7 @@ def no_answer(peer: Member, error: Exception) -> PeerAnswer:
 
 
 class PeerStates:
-    """What is known of each peer; updated by `look`."""
+    """State of each peer; updated by `look`."""
 
     def __init__(self, peers: PeerClient) -> None:
         self._peers = peers

@@ -29,7 +29,7 @@ router = PeerRouter()
 
 
 class DeletionPart(BaseModel):
-    """What to delete, and the positions of the members that `settle` returned."""
+    """Deletion to make, and the members' positions that `settle` returned."""
 
     tenant: str
     marks: list[tuple[Literal["traces", "users", "otel"], str]]

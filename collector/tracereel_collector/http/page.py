@@ -1,6 +1,6 @@
 """`/`, `/docs` and `/web/DIGEST/…`: static files of the web page, read from the package.
 
-The address of a file has the digest of its content, so that a browser may keep it for good.
+The address of a file has the digest of its content, so that a browser may keep it forever.
 """
 
 import gzip
@@ -56,7 +56,7 @@ def _digest(text: str) -> str:
 
 
 def _served() -> dict[str, str]:
-    """Return what is served by address below `/web/`, and the pages by name."""
+    """Return the files by address below `/web/`, and the pages by name."""
     files = _read(resources.files("tracereel_collector").joinpath("web"))
 
     def address(path: str) -> str:

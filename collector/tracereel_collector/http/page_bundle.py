@@ -58,7 +58,7 @@ class _Joined:
         return "\n".join((_ONCE, *self._functions, f"{name}();\n"))
 
     def _add(self, path: str) -> str:
-        """Add a module and what it imports; return the name of its function."""
+        """Add a module and its imports; return the name of its function."""
         if path in self._open:
             raise PageBundleError(f"modules import each other: {' → '.join(self._open)} → {path}")
         if path in self._names:

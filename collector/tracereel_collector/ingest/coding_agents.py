@@ -64,7 +64,7 @@ EVENTS: Final = {
     "gemini_cli.api_error": MODEL,
     "gemini_cli.tool_call": TOOL,
 }
-"""What a record describes; others stay log records only."""
+"""Kinds of records that become spans; others stay log records."""
 COMPLETED: Final = "response.completed"
 """Kind of Codex's stream event that has the usage of a model call."""
 FAILURES_ONLY: Final = frozenset({"codex.api_request"})

@@ -86,7 +86,7 @@ def _messages(a: Sequence[Message], b: Sequence[Message], ids: FreshIds) -> Chan
 
 
 def _fresh(a: Any, b: Any) -> Change:
-    """Return the ids of the first value that stand for those of the second."""
+    """Map ids of the first value to those of the second."""
     pairs = fresh_pairs(a, b)
     return {"fresh": pairs} if pairs else {}
 
@@ -140,7 +140,7 @@ def _about(message: Message, at: int) -> dict[str, Any]:
 
 
 def _aligned(a: Sequence[Message], b: Sequence[Message]) -> list[Pair]:
-    """Return pairs of messages in order; what is between equal ones is paired by role."""
+    """Return pairs of messages in order; those between equal ones are paired by role."""
     left, right = [_key(each) for each in a], [_key(each) for each in b]
     start = next(
         (at for at, (x, y) in enumerate(zip(left, right, strict=False)) if x != y),
@@ -182,7 +182,7 @@ def _by_role(
 
 
 def _compared(message: Message) -> list[Any]:
-    """Return what is compared of a message: no ids, which link calls and results within a run."""
+    """Return the compared fields of a message: no ids, which link calls and results within a run."""
     parts = [
         [part.type, part.text, part.name, part.value, part.is_error, part.data, part.uri]
         for part in message.parts

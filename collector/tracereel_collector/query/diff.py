@@ -223,7 +223,7 @@ def _decisions(step: RunStep) -> list[tuple[tuple[Any, ...], EventRow]]:
 
 
 def _output_key(row: EventRow) -> Any:
-    """Return what is compared of an output; of a long one, all of it with its ids."""
+    """Return the compared part of an output; a long one is compared whole, with its ids."""
     return without_fresh(row.output) if len(row.output) < MAX_TEXT else row.output_hash
 
 

@@ -47,7 +47,7 @@ class StoredGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlakyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Run whose repetitions came to different verdicts."""
+    """Run whose repetitions have different verdicts."""
 
     trace_id: str
     verdicts: list[str] = []

@@ -40,7 +40,7 @@ def _field(name: Any, value: Any) -> Any:
 
 
 class FreshIds:
-    """Ids of two runs that stand for each other: each id of one for one id of the other."""
+    """Ids of two runs that correspond: each id of one to one id of the other."""
 
     def __init__(self) -> None:
         self._to: dict[str, str] = {}
@@ -55,7 +55,7 @@ class FreshIds:
 
 
 def fresh_pairs(a: Any, b: Any) -> list[tuple[str, str]]:
-    """Return ids and times of one value with those of the other that they stand for.
+    """Pair the ids and times of one value with those of the other.
 
     Of each kind, if both have as many; readers put the first in place of the second.
     """

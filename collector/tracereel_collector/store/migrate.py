@@ -121,7 +121,7 @@ class NodeSchema:
             )
 
     def refuse_other_schema(self, known: Sequence[Migration]) -> None:
-        """Raise StartupError for a schema that this version cannot go on from."""
+        """Raise StartupError for a schema that this version cannot upgrade."""
         for each in known:
             found = self.applied.get(each.number, (each.name, each.checksum))
             if found != (each.name, each.checksum):

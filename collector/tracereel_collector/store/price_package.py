@@ -41,7 +41,7 @@ ALIASES: Final[Mapping[str, str]] = {
 """The package's name of each provider whose name in OpenTelemetry is another."""
 _EPOCH: Final = date(1970, 1, 1)
 _UNSUPPORTED: Final = re.compile(r"\(\?[=!<P]|\\[1-9]")
-"""What the store's regular expressions do not have."""
+"""Syntax that the store's regular expressions lack."""
 
 
 def package_version() -> str:

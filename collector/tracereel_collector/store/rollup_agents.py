@@ -45,7 +45,7 @@ class _AgentSum(NamedTuple):
         return self.bound or ("sumMap" if self.kind.startswith("Map") else "sum")
 
     def taken(self, name: str) -> str:
-        """Return SQL for what is added to forget a row."""
+        """Return SQL for the sums that cancel a row."""
         if self.bound:
             return str(_NO_DURATION if self.bound == "min" else 0)
         return f"-a.{name}" if self.function == "sum" else f"mapApply((k, v) -> (k, -v), a.{name})"

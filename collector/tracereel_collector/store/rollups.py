@@ -32,7 +32,7 @@ MAX_DURATION_MS: Final = 31_536_000_000
 OWN_SCOPE: Final = "tracereel"
 """Instrumentation scope of the spans of the SDK."""
 ATTEMPTS: Final = ("attempt", "retry", "fallback")
-"""Types of steps around attempts; their failure is that of what they contain."""
+"""Types of steps around attempts; their failure is that of the steps inside."""
 OPERATION: Final = f"^({semconv.EXECUTE_TOOL}|step|retrieval) "
 """Pattern of the word before the name in the name of a call's span."""
 KINDS: Final = ("input", "cache_read", "cache_write", "output")

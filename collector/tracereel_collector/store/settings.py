@@ -15,7 +15,7 @@ SENSE: Final[dict[str, Any]] = {
     "session_timezone": "",
     "transform_null_in": 0,
 }
-"""What the SQL means, also in views: they run with the settings of the insert."""
+"""Semantics of our SQL, also in views: they run with the settings of the insert."""
 
 DDL: Final[dict[str, Any]] = {
     **SENSE,

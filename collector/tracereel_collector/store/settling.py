@@ -5,6 +5,7 @@ and the difference is added to the sums. The difference is taken from what is st
 a crash or in two collectors at once, changes nothing or is corrected in the next round.
 """
 
+import functools
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +35,6 @@ MAX_SPANS: Final = 50_000
 """Maximum spans that are read at once; the sums of a longer trace stay as they came."""
 MAX_EVENTS: Final = 200_000
 """Maximum rows that are read at once, events included."""
-_PROCESS: Final = secrets.token_hex(8)
-"""Part of every token: a crashed process may have left tokens of rows that were never stored."""
 _SPANS: Final = Template(query("spans_of_traces")).substitute(
     span_nano_usd=nano_usd("CostUsd"),
     span_unpriced=UNPRICED_OF_SPANS,
@@ -293,13 +292,19 @@ def _forget(store: ClickHouseStore, tenant: str, ids: list[str]) -> None:
         shards.alter("settled_calls", f"DELETE WHERE TenantId = {of_trace % 'TraceId'}", given)
 
 
+@functools.cache
+def _process_id() -> str:
+    """Return a part of every token: a crashed process may have left tokens of unstored rows."""
+    return secrets.token_hex(8)
+
+
 def _insert(
     store: ClickHouseStore, table: str, rows: Sequence[dict[str, Any]], *, before: object = None
 ) -> None:
     """Insert rows; what the same process repeats in the same state is stored once."""
     data = b"\n".join(msgspec.json.encode(row) for row in rows)
     state = hashlib.sha256(data + repr(before).encode()).hexdigest()
-    token = f"settled-{_PROCESS}-{state}"
+    token = f"settled-{_process_id()}-{state}"
     store.put(
         table,
         data,

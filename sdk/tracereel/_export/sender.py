@@ -1,7 +1,7 @@
 """Client of the collector's event, heartbeat and key endpoints.
 
 A post has three outcomes: the collector accepted the lines (some may be rejected by index), it
-refused them for good, or it is unavailable and the lines are retried.
+refused them permanently, or it is unavailable and the lines are retried.
 """
 
 import gzip
@@ -38,7 +38,7 @@ class EventsAccepted:
 
 @dataclass(frozen=True, slots=True)
 class EventsRefused:
-    """The collector refuses these lines for good."""
+    """The collector refuses these lines permanently."""
 
     reason: str
 

@@ -27,7 +27,7 @@ MAX_BATCH_LINES: Final = 2_500
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Longest line that is read; a longer one was not written by the SDK."""
 MAX_REJECTED_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of refused events kept per emitter; further ones are only counted."""
+"""Bytes of refused events kept per emitter; others are only counted."""
 MAX_REJECTED_TOTAL: Final = 64 * 1024 * 1024
 """Bytes of refused events kept per destination; the oldest files are removed first."""
 

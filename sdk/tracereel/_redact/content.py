@@ -1,6 +1,6 @@
 """Copies of inputs and outputs: whole up to the limits, beyond them without their middle.
 
-What is removed leaves a mark in its place: `…[12 characters removed]…` in a text, a message of the
+A mark replaces removed content: `…[12 characters removed]…` in a text, a message of the
 role `tracereel` in a list of messages, a text in other lists and objects.
 """
 

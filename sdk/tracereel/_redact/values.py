@@ -160,7 +160,7 @@ def plain(value: Any, *, nodes: int = _PLAIN_NODES, chars: int = _PLAIN_CHARS) -
 
 
 def converted(value: Any) -> Any:
-    """Convert what was recorded already, and bounded, to JSON data: its texts stay whole."""
+    """Convert a recorded, bounded value to JSON data without cutting its texts."""
     return _WholeTexts(_MAX_NODES).visit(value, _MAX_DEPTH)
 
 

@@ -47,7 +47,7 @@ class _Ending(msgspec.Struct):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the run came to its end, be it with agents that failed inside."""
+        """Whether the run ended, even if agents inside of it failed."""
         return self.event_type not in _FAILURES and self.status not in _FAILED
 
 

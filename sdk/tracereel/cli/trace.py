@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, client: Client, terminal: Terminal) -> int:
 
 
 def render(trace: Trace, terminal: Terminal, said: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines to print for a run; `said` is what was asked and answered."""
+    """Yield the lines to print for a run; `said` has the question and the answer."""
     yield from terminal.rows(_header(trace))
     yield from terminal.rows(zip(("asked", "answered"), said, strict=False))
     yield ""

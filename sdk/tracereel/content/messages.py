@@ -27,7 +27,7 @@ from tracereel.content.reading import (
 )
 
 MAX_MESSAGES: Final = 10_000
-"""Messages of one conversation; further ones are left out, and `cut` says so."""
+"""Messages of one conversation; more are left out, which `cut` states."""
 MAX_LEVELS: Final = 6
 """Envelopes around messages: state, request, list of lists …"""
 
@@ -62,7 +62,7 @@ _PART_ROLES: Final = {
 }
 """Roles of pydantic-ai's parts in a request."""
 REMOVED: Final = "tracereel"
-"""Role of the message that stands for messages that were removed."""
+"""Role of the message that replaces removed messages."""
 _SYSTEM: Final = (
     *("system", "instructions", "systemInstruction", "system_instruction", "system_instructions"),
 )

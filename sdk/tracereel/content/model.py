@@ -28,7 +28,7 @@ class _Frozen(BaseModel):
 
 
 class ContentCut(_Frozen):
-    """What is missing from a value because it was longer than the limit."""
+    """Removed part of a value that was longer than the limit."""
 
     length: Count
     """Whole length: characters of a text, messages of a list."""

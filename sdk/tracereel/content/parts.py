@@ -19,7 +19,7 @@ from tracereel.content.reading import (
 )
 
 MAX_PARTS: Final = 5_000
-"""Parts of one message; further ones are left out."""
+"""Parts of one message; more are left out."""
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", "summary_text", "plain_text"})
 _THOUGHTS: Final = frozenset({"thinking", "reasoning", "thought", "reasoning_text"})
 _CALLS: Final = frozenset(

@@ -13,13 +13,13 @@ from pydantic import BaseModel
 from tracereel.content.model import ContentCut
 
 MAX_DEPTH: Final = 64
-"""Levels of a value; what is deeper is cut."""
+"""Levels of a value; deeper ones are cut."""
 MAX_NODES: Final = 200_000
-"""Containers and values of one value; further ones are cut."""
+"""Containers and values of one value; more are cut."""
 MAX_TEXT: Final = 16 * 1024 * 1024
 """Longest text that is searched for JSON."""
 CUT: Final = "…"
-"""Stands for what is too deep or too much."""
+"""Replaces values that are too deep or too many."""
 
 _REMOVED: Final = re.compile(r"…\[([0-9]{1,12}) characters removed\]…")
 _REMOVED_END: Final = " characters removed]…"
@@ -157,7 +157,7 @@ class _Copy:
 
 
 def cut_of(value: str) -> ContentCut | None:
-    """Return what was removed from the middle of a text."""
+    """Return the cut in the middle of a text."""
     if _REMOVED_END not in value:
         return _cut_at_the_end(value)
     found = _REMOVED.search(value)
@@ -187,7 +187,7 @@ def cut_beside(fields: Mapping[str, Any], name: str, value: Any) -> ContentCut |
 
 
 def cut_inside(value: Any) -> ContentCut | None:
-    """Return what was removed from the texts of a value, all together."""
+    """Return the sum of all cuts in the texts of a value."""
     length = removed = 0
     waiting, left = [value], MAX_NODES
     while waiting and left > 0:
@@ -214,5 +214,5 @@ def data_uri(value: str) -> tuple[str | None, str] | None:
 
 
 def base64_size(data: str) -> int:
-    """Return the bytes that a base64 text stands for."""
+    """Return the bytes that a base64 text encodes."""
     return max(0, len(data) * 3 // 4 - data[-2:].count("="))

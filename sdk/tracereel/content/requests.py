@@ -7,7 +7,7 @@ from tracereel.content.model import TokenUsage, ToolDefinition
 from tracereel.content.reading import count, first, items, mapping, parsed, plain, text, word
 
 MAX_TOOLS: Final = 2_000
-"""Tool definitions of one call; further ones are left out."""
+"""Tool definitions of one call; more are left out."""
 MAX_PARAMETERS: Final = 200
 _CONTENT: Final = frozenset(
     {

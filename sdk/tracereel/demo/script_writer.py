@@ -10,7 +10,7 @@ from tracereel.demo.scenarios import SCENARIOS, Scenario
 from tracereel.demo.scripted_model import Answer, Script, ScriptedModel
 
 TIMEOUT_SHARE: Final = 0.08
-"""Share of runs in which a model times out for good; a tenth of these fail as a whole."""
+"""Share of runs in which a model times out in every attempt; a tenth of these runs fail."""
 CONFLICT_SHARE: Final = 0.15
 HICCUP_SHARE: Final = 0.15
 """Share of runs in which a model times out once and succeeds on retry."""
@@ -28,7 +28,7 @@ _TASKS: Final = (
     "slot_choice",
 )
 _UNLUCKY: Final = (*_TASKS, *["place_resolution"] * 35)
-"""Tasks that may time out for good; mostly places, which have a fallback: 99 % of runs succeed."""
+"""Tasks that may time out in every attempt; mostly places, which have a fallback: 99 % of runs succeed."""
 _ASKED_AGAIN: Final = ("entity_extraction", "place_resolution", "slot_choice")
 """Tasks that are retried."""
 

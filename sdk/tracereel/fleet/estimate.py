@@ -22,7 +22,7 @@ class CostEstimate:
     cache_reads: int
     """Calls that had read from a cache."""
     cache_broken: int
-    """Of these, those whose first difference is in what was read."""
+    """Calls of these whose first difference is in the part that was read."""
     recorded_usd: float | None
     """Cost of the recorded calls; `None` if a model has no price."""
     new_usd: float | None

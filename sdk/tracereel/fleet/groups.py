@@ -58,7 +58,7 @@ class FleetSummary:
     counts: dict[str, int]
     groups: tuple[CauseGroup, ...]
     flaky: tuple[RunVerdict, ...]
-    """Runs that came to different verdicts, set aside."""
+    """Runs whose repetitions have different verdicts, set aside."""
     culprits: tuple[str, ...]
     networks: tuple[str, ...]
     not_compared: dict[str, int]
@@ -85,7 +85,7 @@ class FleetSummary:
 
 @dataclass(frozen=True, slots=True)
 class FleetPolicy:
-    """What a fleet replay must hold to pass."""
+    """Conditions for a fleet replay to pass."""
 
     fail_on: frozenset[str] = frozenset({"changed"})
     min_coverage: float = 0.9

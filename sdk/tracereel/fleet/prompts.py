@@ -20,7 +20,7 @@ from tracereel.tape.format import Call, Tape
 from tracereel.tape.payloads import hash_of, text_of
 
 MAX_MODELS: Final = 20
-"""Models of a run; calls of further ones are counted as `uncounted`."""
+"""Models of a run; calls of others are counted as `uncounted`."""
 MAX_NAME: Final = 200
 _FIRST: Final = ("tools", "system", "instructions", "systemInstruction")
 """Fields that providers put before the messages."""
@@ -54,7 +54,7 @@ class PromptChange(msgspec.Struct, frozen=True, kw_only=True):
     cache_reads: int = 0
     """Calls that had read from a cache."""
     broken: int = 0
-    """Of these, those whose first difference is in what was read."""
+    """Calls of these whose first difference is in the part that was read."""
 
 
 def merged(changes: Iterable[PromptChange]) -> tuple[PromptChange, ...]:

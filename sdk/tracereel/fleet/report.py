@@ -85,7 +85,7 @@ def _case(suite: ET.Element, name: str) -> ET.Element:
 
 
 def text_of(group: CauseGroup) -> str:
-    """Return a group as text: the report of its example, and what it hits."""
+    """Return a group as text: the report of its example and the runs it affects."""
     return "\n".join(_lines(group))
 
 

@@ -229,7 +229,7 @@ class Worker:
         return self._process
 
     def _end(self) -> str:
-        """End the process; return the end of what it wrote to stderr."""
+        """End the process; return the last lines of its stderr."""
         process, self._process = self._process, None
         if process is None:
             return ""

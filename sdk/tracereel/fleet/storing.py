@@ -35,7 +35,7 @@ _EVENTS_AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class KeptFleet:
-    """What was stored."""
+    """Stored fleet replay."""
 
     fleet_id: str
     reports: int

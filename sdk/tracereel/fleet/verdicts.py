@@ -81,7 +81,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.causes[0] if self.causes else Cause(kind=self.verdict)
 
     def alike(self, other: "RunVerdict") -> bool:
-        """Return whether two replays of a run came to the same."""
+        """Return whether two replays of a run have the same outcome."""
         return (self.verdict, self.causes) == (other.verdict, other.causes)
 
 

@@ -74,7 +74,7 @@ class Verification:
 
     @property
     def assumed(self) -> int:
-        """Fixed runs whose calls differ, so that recorded results stand for those of new calls."""
+        """Fixed runs whose calls differ, so that recorded results replace those of new calls."""
         return sum(bool(_kinds(each) - {"output"}) for each in self.failing["fixed"])
 
     @property

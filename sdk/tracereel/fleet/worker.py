@@ -42,7 +42,7 @@ _SET_DEATH_SIGNAL: Final = 1
 
 
 class WorkerSettings(msgspec.Struct, kw_only=True):
-    """What a worker needs to know."""
+    """Settings of a worker."""
 
     root: str
     """Working tree whose code runs."""
@@ -252,7 +252,7 @@ def _copy(settings: WorkerSettings, folder: str) -> None:
 
 
 def _kill(child: int) -> None:
-    """End a child and what it has started."""
+    """End a child and its own children."""
     for end in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             end(child, signal.SIGKILL)

@@ -128,7 +128,7 @@ class ModelCall:
             self._scope.detach()
 
     def add_request(self, body: dict[str, Any]) -> None:
-        """Add what only the client knows of the request: tools and options."""
+        """Add the fields that only the client knows: tools and options."""
         for name, value in body.items():
             if self._body.get(name) is None:
                 self._body[name] = value

@@ -18,7 +18,7 @@ UNNAMED: Final = "task"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a queue knows about a task."""
+    """Description of a task by its queue."""
 
     name: str
     task_id: str | None

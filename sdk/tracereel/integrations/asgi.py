@@ -126,7 +126,7 @@ class TracereelMiddleware:
         return RequestSpec(name, method=method, route=template) if name else None
 
     def _find(self, scope: Scope, params: Mapping[str, Any]) -> dict[str, str]:
-        """Return what is in the configured places."""
+        """Return the values in the configured places."""
         return {
             option: value
             for option, reader in self._places.items()

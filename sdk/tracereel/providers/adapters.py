@@ -19,7 +19,7 @@ BlockType = Literal["thinking", "text", "tool_use"]
 
 
 class ProviderAdapter(Protocol):
-    """What `BatchResultNormalizer.normalize` needs to know of a provider."""
+    """Description of a provider for `BatchResultNormalizer.normalize`."""
 
     @property
     def provider(self) -> str:

@@ -129,7 +129,7 @@ class BatchResultNormalizer:
         return self._read_response(as_data(result))
 
     def _adapt(self, answers: list[Answer], messages: list[Any], adapter: ProviderAdapter) -> None:
-        """Replace what was read of assistant messages by an adapter's events."""
+        """Replace the events of assistant messages by an adapter's events."""
         for index, (answer, message) in enumerate(zip(answers, messages, strict=True)):
             if answer.role != "assistant":
                 answer.provider = adapter.provider

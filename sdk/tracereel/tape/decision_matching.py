@@ -28,7 +28,7 @@ class DecisionMatching:
             self._open.setdefault((decision.parent, decision.type), []).append(decision)
 
     def take(self, parent: int, decision_type: str, now: Any) -> Any:
-        """Take the recorded decision that this one stands for; return its outcome if it differs."""
+        """Take the recorded decision that matches this one; return its outcome if it differs."""
         taken = self._open.get((parent, decision_type))
         if not taken:
             return NOT_RECORDED

@@ -25,7 +25,7 @@ from tracereel.tape.thread_ownership import Members
 _in_force: Final[list["Freeze"]] = []
 _lock: Final = threading.Lock()
 _undo: Final = ExitStack()
-"""Restores what was replaced."""
+"""Restores the replaced functions."""
 _DATETIME: Final[Any] = dt.datetime
 _STEADY: Final = (time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns)
 PATIENCE: Final = 1.0
@@ -189,7 +189,7 @@ def _replace(owner: Any, name: str, value: Any) -> None:
 
 
 def _put_in_place() -> None:
-    """Replace functions in their modules and wherever the program has imported them."""
+    """Replace functions in their modules and in every module that has imported them."""
     known = {id(getattr(owner, name)): value for (owner, name), value in _FROZEN.items()}
     for (owner, name), value in _FROZEN.items():
         _replace(owner, name, value)

@@ -14,7 +14,7 @@ _NEW_NET: Final = 0x40000000
 
 
 def leave_network() -> str:
-    """Move this process out of the network for good; return why not, or an empty string.
+    """Move this process out of the network permanently; return why not, or an empty string.
 
     It works with the right to do so, or while the process has one thread and the system lets users
     have namespaces.

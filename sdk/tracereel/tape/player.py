@@ -170,7 +170,7 @@ class Player(TapeSession):
     def _matching(
         self, made: MadeCall, parent: CallPosition, path: str, data: dict[str, Any]
     ) -> Call | None:
-        """Return the call of the tape that this one stands for; leave the tape where it forks."""
+        """Return the tape's call that matches this one; leave the tape where it forks."""
         digest = hash_of(data)
         call = parent.exact(made.kind, made.name, digest)
         if call is None and (left := left_at_default(made.arguments)):

@@ -103,7 +103,7 @@ class Report:
     recorded: Ending | None = None
     """How the recorded run ended."""
     not_compared: list[str] = field(default_factory=list)
-    """What could not be compared, or only by its type."""
+    """Values that could not be compared, or only by type."""
 
     @property
     def first(self) -> Divergence | None:

@@ -217,7 +217,7 @@ def test_half_sent_bodies_of_a_tenant_leave_room_for_others():
     assert all(isinstance(each, ThrottledError) for each in refused)
 
 
-def test_body_larger_than_a_tenants_share_is_refused_for_good():
+def test_body_larger_than_a_tenants_share_is_refused_permanently():
     several = SharePolicy(has_several_tenants=lambda: True)
     reader = BodyReader(max_body_bytes=2 * SMALL_BODY, max_inflight_bytes=1000, shares=several)
 

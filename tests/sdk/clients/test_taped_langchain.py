@@ -38,13 +38,13 @@ def stop(server):
 
 
 def lives(city: str) -> str:
-    """Where somebody lives."""
+    """Return how many people live in a city."""
     done.append(city)
     return f"{len(done)} people live in {city}"
 
 
 async def lives_async(city: str) -> str:
-    """Where somebody lives."""
+    """Return how many people live in a city."""
     return lives(city)
 
 
@@ -58,7 +58,7 @@ class Counter(BaseTool):
     """Tool implemented as a class."""
 
     name: str = "lives"
-    description: str = "Where somebody lives."
+    description: str = "How many people live in a city."
     metadata: dict | None = Field(default_factory=lambda: {"effect": "read"})
 
     def _run(self, city: str) -> str:
@@ -69,7 +69,7 @@ done = []
 TOOLS = {
     "function": lambda: tool("lives")(lives),
     "coroutine": lambda: StructuredTool.from_function(
-        coroutine=lives_async, name="lives", description="Where somebody lives."
+        coroutine=lives_async, name="lives", description="How many people live in a city."
     ),
     "class": Counter,
     "traced": lambda: tool("lives")(traced_tool("inner", effect="read")(lives)),

@@ -21,7 +21,7 @@ from tracereel_collector.runtime.tenant_shares import SharePolicy
 
 RUNBOOK: Final = "dashboards/RUNBOOK.md"
 MAX_ALERTS: Final = 1_000
-"""Alerts tracked at once; further ones are ignored."""
+"""Alerts tracked at once; more are ignored."""
 _SHARES: Final = SharePolicy(has_several_tenants=lambda: True)
 """Fair shares of tracked alerts, so that one tenant's agents cannot hide other alerts."""
 HOUR: Final = 3600.0

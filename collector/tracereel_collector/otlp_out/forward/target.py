@@ -18,7 +18,7 @@ _OURS = frozenset({"content-type", "content-length", "host", "connection", "tran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """OTLP/HTTP endpoint; `/v1/traces` and the like are appended to its path."""
+    """OTLP/HTTP endpoint; `/v1/traces`, `/v1/metrics` or `/v1/logs` is appended to its path."""
 
     host: str
     port: int

@@ -62,7 +62,7 @@ class StepContent:
     traces: Traces
 
     def document(self, tenant: str, trace_id: str, step_id: str, *, raw: bool = False) -> bytes:
-        """Return the content of a step as JSON; `raw` adds what was sent.
+        """Return the content of a step as JSON; `raw` adds the sent fields.
 
         Raises:
             UnknownResourceError: there is no such run.
@@ -224,7 +224,7 @@ def _content(
     span: ContentSpan | None,
     logs: Callable[[], Sequence[ContentLog]],
 ) -> Content:
-    """Return the content from the events, and what they lack from the span."""
+    """Return the content from the events, with missing parts from the span."""
     if not events and span is not None:
         return content_of_span(span, logs)
     content = content_of_events(kind, events)

@@ -128,7 +128,7 @@ def add_span_events(spans: Iterable[JaegerSpanRow], marks: Iterable[MarkRow]) ->
 def add_contents(
     spans: Iterable[JaegerSpanRow], contents: Iterable[ContentsRow], *, most: int
 ) -> None:
-    """Add the content of own spans as attributes; a value that is cut says so."""
+    """Add the content of own spans as attributes; a cut value is marked."""
     by_span = {(each.trace_id, each.span_id): each.fields for each in contents}
     for span in spans:
         for field, value, length in by_span.get((span.trace_id, span.span_id), ()):

@@ -1,4 +1,4 @@
-"""Summary of a run: the figures of the contract, agent counts of its pipelines, and further ones.
+"""Summary of a run: the figures of the contract, agent counts of its pipelines, and others.
 
 A pipeline's closing event counts only the agents of its own process; here the events of all processes
 count. An operation counts once, however many attempts it took.

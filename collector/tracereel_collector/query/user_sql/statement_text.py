@@ -27,7 +27,7 @@ _EXPLAINED: Final = {
     ("SYNTAX",): "EXPLAIN SYNTAX",
     ("QUERY", "TREE"): "EXPLAIN QUERY TREE",
 }
-"""What is run for each kind of EXPLAIN: a plan counts no parts, which tenants share."""
+"""Statement for each kind of EXPLAIN: a plan counts no parts, which tenants share."""
 _KEYWORDS: Final = frozenset({"SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "EXISTS"})
 """First words of accepted statements."""
 _NAMES: Final = frozenset({TokenKind.WORD, TokenKind.NAME})

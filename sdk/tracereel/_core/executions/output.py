@@ -58,7 +58,7 @@ class OutputStream:
         return values.text("".join(self._parts), semconv.SUMMARY_LIMIT)
 
     def output(self) -> Any:
-        """Return what was yielded: joined if all items are texts; None if nothing was."""
+        """Return the yielded items, joined if all are texts; None if there are none."""
         return self._output.result() if self._output is not None and self.items else None
 
     def partial(self) -> dict[str, Any]:
