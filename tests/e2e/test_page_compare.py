@@ -140,6 +140,7 @@ def test_states_of_graphs_are_compared_message_by_message(visit, collector, trac
         assert collector.post_events(sent).json()["accepted"] == 2
     page = visit.open(f"#/compare/{trace_id}a/{trace_id}b")
 
+    expect(page.locator(".side b:not(.letter)")).to_have_text(["hand_made", "hand_made"])
     given = page.locator("[aria-label='Differences of input']").first
     expect(given.locator(".message.diff-message h4")).to_have_text("user")
     expect(given.locator(".diff-message .words")).to_have_text(
