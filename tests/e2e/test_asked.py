@@ -151,6 +151,75 @@ def test_lists_show_the_fields_of_an_object_without_a_text(collector, trace_id):
     assert wait_until(row, timeout=60)["answer"] == "outcome: conflict, tried: 3"
 
 
+@pytest.mark.parametrize("status", ["success", "failed"])
+def test_lists_show_what_a_model_inside_was_asked_and_said(collector, trace_id, status):
+    session = f"ses-{uuid.uuid4().hex}"
+
+    def call(seconds_ago, given, said):
+        return event(
+            *("agent.llm.called", seconds_ago),
+            trace_id=trace_id,
+            span_id=uuid.uuid4().hex[:16],
+            parent_span_id="00f067aa0ba902b1",
+            status="success",
+            duration_ms=5,
+            input_messages=[{"role": "user", "content": given}],
+            output_messages=[{"role": "assistant", "content": said}],
+        )
+
+    around = {"span_id": "00f067aa0ba902b1", "session_id": session}
+    sent = [
+        started(trace_id, 2, user_prompt=None, **around),
+        call(1, "Which <i>day</i>?", "A moment."),
+        call(0.5, "And then?", "On Monday."),
+        ended(trace_id, status=status, output_summary="None", **around),
+    ]
+    assert collector.post_events(sent).json()["accepted"] == 4
+
+    def read(path, name):
+        return http("GET", f"{collector.url}{path}").json()[name]
+
+    answer = "On Monday." if status == "success" else None
+    (run,) = wait_until(lambda: read(f"/v1/traces?session={session}", "traces"), timeout=60)
+    assert (run["prompt"], run["answer"]) == ("Which <i>day</i>?", answer)
+    (turn,) = read(f"/v1/sessions/{session}", "turns")
+    assert (turn["prompt"], turn["answer"]) == ("Which <i>day</i>?", answer)
+    listed = read("/v1/sessions?limit=500", "sessions")
+    (row,) = (each for each in listed if each["session_id"] == session)
+    assert (row["asked"], row["answered"]) == ("Which <i>day</i>?", answer)
+
+
+def test_lists_show_a_question_and_not_the_arguments_it_was_passed_in(collector, trace_id):
+    agent = {"agent_name": "asker", "span_id": "00f067aa0ba902b1", "request_id": "r"}
+    opened = event(
+        *("agent.execution.started", 1),
+        trace_id=trace_id,
+        input_type="dict",
+        input_size_bytes=20,
+        input_summary="question: 'How far?', unit: 'km'",
+        input={"question": "How far?", "unit": "km"},
+        **agent,
+    )
+    done = event(
+        *("agent.execution.completed", 0.5),
+        trace_id=trace_id,
+        execution_time_ms=5,
+        execution_time_seconds=0.005,
+        output_type="NoneType",
+        output_size_bytes=4,
+        output_summary="None",
+        **agent,
+    )
+    assert collector.post_events([opened, done]).json()["accepted"] == 2
+
+    def row():
+        found = http("GET", f"{collector.url}/v1/traces?agent=asker&limit=500").json()["traces"]
+        return next((each for each in found if each["trace_id"] == trace_id), None)
+
+    run = wait_until(row, timeout=60)
+    assert (run["prompt"], run["answer"]) == ("How far?", None)
+
+
 def test_a_failed_agent_is_not_answered_by_a_model_inside_of_it(collector, trace_id):
     said = [{"role": "assistant", "content": "Almost."}]
     inside = {"status": "success", "duration_ms": 5, "parent_span_id": "00f067aa0ba902b1"}

@@ -1,6 +1,7 @@
 """Comparison of two runs that the SDK recorded: in the API, on the page, on the command line."""
 
 import json
+import re
 import subprocess
 import sys
 import uuid
@@ -126,6 +127,29 @@ def test_the_page_marks_words_and_folds_what_is_the_same(visit, runs):
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     assert [(each["id"], each["nodes"][0]["html"][:160]) for each in found] == []
+
+
+def test_states_of_graphs_are_compared_message_by_message(visit, collector, trace_id):
+    for name, city in (("a", "Lima"), ("b", "Quito")):
+        said = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": f"A hotel\nin {city}?", "id": uuid.uuid4().hex},
+        ]
+        run = f"{trace_id}{name}"
+        sent = [started(run, input={"messages": said, "city": city}, user_prompt=None), ended(run)]
+        assert collector.post_events(sent).json()["accepted"] == 2
+    page = visit.open(f"#/compare/{trace_id}a/{trace_id}b")
+
+    expect(page.locator(".side b:not(.letter)")).to_have_text(["hand_made", "hand_made"])
+    given = page.locator("[aria-label='Differences of input']").first
+    expect(given.locator(".message.diff-message h4")).to_have_text("user")
+    expect(given.locator(".diff-message .words")).to_have_text(
+        re.compile(r"A hotel\s+in LimaQuito\?")
+    )
+    expect(given.locator("del")).to_have_text(["Lima", "Lima"])
+    expect(given).to_contain_text("1 message, the same")
+    expect(given).not_to_contain_text("\\n")
+    expect(given).not_to_contain_text('messages"')
 
 
 def test_the_other_run_is_found_by_its_words_and_by_its_id(visit, collector, runs, trace_id):

@@ -264,6 +264,36 @@ def test_asked_and_answered_stand_above_the_values_of_an_agent(visit, talk):
     expect(answered.locator("h5")).to_have_text(f"Flights on day {TURNS - 1}")
 
 
+def test_the_state_of_a_graph_is_read_as_a_conversation(visit, collector, trace_id):
+    asked = [
+        {"type": "system", "content": "Be brief."},
+        {"type": "human", "content": "Is *Lima* dry?"},
+    ]
+    call = {"id": "call_1", "name": "climate", "args": {"city": "Lima"}}
+    said = [
+        {"type": "ai", "content": "", "tool_calls": [call]},
+        {"type": "tool", "tool_call_id": "call_1", "content": "9 mm of rain"},
+        {"type": "ai", "content": "It is **dry**.\n\nAll year."},
+    ]
+    sent = [
+        started(trace_id, user_prompt=None, input={"messages": asked}),
+        ended(trace_id, output={"messages": asked + said, "rounds": 2}),
+    ]
+    assert collector.post_events(sent).json()["accepted"] == 2
+    page = visit.open(f"#/run/{trace_id}")
+    steps(page).first.click()
+
+    state = page.locator(".content .conversation")
+    expect(state.locator("h4")).to_have_text(["System", "User", "Assistant", "Assistant"])
+    expect(state.locator(".call")).to_contain_text("city: Lima")
+    expect(state.locator(".call .result")).to_contain_text("9 mm of rain")
+    expect(state.locator("strong")).to_have_text("dry")
+    values = page.locator(".content [aria-label=Output]")
+    expect(values).to_be_hidden()
+    page.locator(".content .block", has_text="Output").locator("summary").first.click()
+    expect(values).to_contain_text("rounds: 2")
+
+
 def test_arguments_and_result_of_a_tool_are_values(visit, talk):
     page = visit.open(f"#/run/{talk}")
     page.locator('.step-row[aria-label*="tool call"]').first.click()

@@ -13,7 +13,9 @@ from tracereel.content import (
     ModelCallContent,
     ToolCallContent,
     ValueContent,
+    state_of,
 )
+from tracereel.content.reading import mapping, parsed
 from tracereel_collector.query.content.short import said, value_text
 from tracereel_collector.query.fresh_ids import FreshIds, fresh_pairs, without_fresh
 
@@ -43,8 +45,8 @@ def content_changes(a: Content, b: Content) -> dict[str, Change]:
         }
     elif isinstance(a, ValueContent) and isinstance(b, ValueContent):
         found = {
-            "input": _values(a.input, b.input, ids),
-            "output": _values(a.output, b.output, ids),
+            "input": _states(a.input, b.input, ids),
+            "output": _states(a.output, b.output, ids),
         }
     else:
         found = {}
@@ -69,6 +71,23 @@ def _values(a: Any, b: Any, ids: FreshIds) -> Change | None:
             ),
         }
     return change
+
+
+def _states(a: Any, b: Any, ids: FreshIds) -> Change | None:
+    """Compare two states of conversations by their messages, and by what else they have."""
+    left, right = state_of(a), state_of(b)
+    if not left.messages or not right.messages or left.field != right.field:
+        return _values(a, b, ids)
+    messages = _messages(left.messages, right.messages, ids)
+    name = left.field
+    if name is None or (others := _values(_without(a, name), _without(b, name), ids)) is None:
+        return messages
+    others["without"] = name
+    return {**(messages or {}), "others": others} if messages else others
+
+
+def _without(value: Any, name: str) -> dict[str, Any]:
+    return {key: each for key, each in mapping(parsed(value)).items() if key != name}
 
 
 def _messages(a: Sequence[Message], b: Sequence[Message], ids: FreshIds) -> Change | None:

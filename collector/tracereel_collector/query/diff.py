@@ -304,7 +304,7 @@ def _delta(one: float | None, other: float | None) -> dict[str, float | None]:
 
 def _about(analysis: Analysis) -> dict[str, Any]:
     head = head_of(analysis)
-    return {name: head[name] for name in ("trace_id", "time", "state", "session_id")}
+    return {name: head[name] for name in ("trace_id", "name", "time", "state", "session_id")}
 
 
 def _model(step: RunStep) -> str:

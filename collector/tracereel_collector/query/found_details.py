@@ -1,6 +1,5 @@
 """Details of runs and sessions that a search found: executions, passages, scores."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ import msgspec
 
 from tracereel._redact.event_redaction import owner_key
 from tracereel_collector.query.filters import phrases_and_words, words_of
+from tracereel_collector.query.passages import readable
 from tracereel_collector.query.store_reader import StoreReader, read_rows
 from tracereel_collector.store.sql import query
 
@@ -19,7 +19,6 @@ PASSAGE_CHARACTERS: Final = 240
 _BEFORE: Final = 24
 """Characters of a passage before its first hit."""
 
-_BREAKS: Final = re.compile(r"(?:\\[nrt]|\s)+")
 
 Run = dict[str, Any]
 
@@ -118,7 +117,7 @@ def add_passages(
         for trace, passage in rows:
             # The run's own events take precedence over spans of others.
             if trace == owners[trace] or owners[trace] not in found:
-                found[owners[trace]] = _on_one_line(passage)
+                found[owners[trace]] = readable(passage, [*words, *phrases])
     for run in runs:
         run["passage"] = found.get(run["trace_id"])
 
@@ -129,8 +128,3 @@ def _value(row: _RunScore | _SessionScore) -> float | bool | str | None:
         "categorical": row.category,
     }
     return values.get(row.value_type, row.number)
-
-
-def _on_one_line(passage: str) -> str:
-    """Return a passage for reading: texts may stand in JSON, where breaks and quotes are escaped."""
-    return _BREAKS.sub(" ", passage).replace('\\"', '"').strip()

@@ -74,6 +74,7 @@ class _Session(
     unpriced: dict[str, int]
     users: list[str]
     last_run: str
+    last_status: str
     last_opened: str
     answered: str
     opened: str
@@ -163,9 +164,10 @@ class Sessions:
             last = cursors.CursorPosition(value=rows[-1].last, name=rows[-1].session)
             following = cursors.encode(last, question)
         sessions = [_shown(row) for row in rows]
-        add_texts(
-            self.store, tenant, sessions, run="last_trace_id", asked="asked", answered="answered"
-        )
+        of_last = {"run": "last_trace_id", "status": "last_status"}
+        add_texts(self.store, tenant, sessions, asked="asked", answered="answered", **of_last)
+        for session in sessions:
+            del session["last_status"]
         if scores:
             names = [row.session for row in rows]
             given_scores = scores_of_sessions(self.store, tenant, names, scores)

@@ -133,7 +133,9 @@ def _field(name: str, change: Any, indent: str, terminal: Terminal) -> Iterator[
         yield f"{indent}{name}: {terminal.shown(_messages_counted(messages))}"
         for each in messages:
             yield from _message(each, indent + "  ", terminal)
-        return
+        change = change.get("others")  # what a state has beside its messages
+        if not isinstance(change, dict):
+            return
     was, now = (terminal.shown(text(change, side)) or "-" for side in ("a", "b"))
     arrow = " → " if terminal.unicode else " -> "
     line = f"{name}: {was}{arrow}{now}"

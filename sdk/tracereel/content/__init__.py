@@ -18,6 +18,7 @@ from tracereel.content.model import (
     ValueContent,
 )
 from tracereel.content.requests import parameters_of, tools_of, usage_of_response
+from tracereel.content.states import State, state_of
 
 __all__ = [
     "Content",
@@ -27,6 +28,7 @@ __all__ = [
     "ModelCallContent",
     "Part",
     "PartType",
+    "State",
     "TokenUsage",
     "ToolCallContent",
     "ToolDefinition",
@@ -36,6 +38,7 @@ __all__ = [
     "conversation",
     "messages_of",
     "parameters_of",
+    "state_of",
     "text_of",
     "tools_of",
     "usage_of_response",

@@ -142,6 +142,10 @@ class ValueContent(_Frozen):
     """The last question in the input: text of the last user message, the prompt, or the text itself."""
     answered: str | None = None
     """The last answer in the output."""
+    input_messages: tuple[Message, ...] = ()
+    """The input as a conversation, if it is one: the state of a graph, the history of an agent."""
+    output_messages: tuple[Message, ...] = ()
+    """The output as a conversation, if it is one; what it has of the input comes first."""
     cut: ContentCut | None = None
     omitted: Literal[True] | None = None
     """Whether content was not stored yet, or too much for one answer: read it again."""

@@ -101,6 +101,7 @@ def call_part(call: Any) -> Part:
         given = first(
             fields,
             *("arguments", "args", "input", "parameters", "server_tool_call", "arguments_text"),
+            "value",  # of our own form
         )
     ids = ("call_id", "toolCallId", "tool_call_id", "toolUseId", "id")
     return Part(
@@ -256,7 +257,7 @@ def _called(kind: str, block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _answered(block: Mapping[str, Any]) -> list[Part]:
-    names = ("content", "output", "result", "response", "server_tool_call_response")
+    names = ("content", "output", "result", "response", "server_tool_call_response", "value")
     return result_part(block, first(block, *names))
 
 

@@ -132,3 +132,23 @@ def test_every_message_of_both_sides_is_in_one_entry(one, other):
 @given(st.text(max_size=200))
 def test_ids_of_equal_texts_agree(said):
     assert FreshIds().agree(said, said)
+
+
+def test_states_of_conversations_are_compared_message_by_message():
+    def state(*said, **others):
+        listed = [{"type": "human", "content": each, "id": str(uuid.uuid4())} for each in said]
+        return ValueContent(input={"messages": listed, **others}, output="done")
+
+    assert content_changes(state("a", "b"), state("a", "b")) == {}
+    found = content_changes(state("a", "Lima"), state("a", "Quito"))
+    assert kinds(found["input"]) == [("same", 1), ("changed", 1)]
+    assert found["input"]["messages"][1]["b"] == {"at": 1, "role": "user", "text": "Quito"}
+    assert "others" not in found["input"]
+
+    both = content_changes(state("a", city="Lima"), state("b", city="Quito"))["input"]
+    assert kinds(both) == [("changed", 1)]
+    assert both["others"]["without"] == "messages"
+    assert both["others"]["keys"]["changed"] == ["city"]
+    only = content_changes(state("a", city="Lima"), state("a", city="Quito"))["input"]
+    assert (only["a"], only["b"]) == ('{"city":"Lima"}', '{"city":"Quito"}')
+    assert "messages" not in only

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const web = new URL("../../../collector/tracereel_collector/web/", import.meta.url);
-const { aroundCuts, askedAndAnswered, fileLine, imageAddress, pairsOf, sizeOf, structureOf, textOf, turnsOf } =
-  await import(new URL("content/model.js", web));
+const {
+  aroundCuts, askedAndAnswered, fileLine, imageAddress, messagesOfState, pairsOf, sizeOf, structureOf, textOf, turnsOf,
+} = await import(new URL("content/model.js", web));
 
 const text = (role, said) => ({ role, parts: [{ type: "text", text: said }] });
 const call = (id, name = "search") => ({ type: "tool_call", id, name, value: { q: "x" } });
@@ -125,4 +126,15 @@ test("question and answer of every kind", () => {
     asked: "q",
     answered: 3,
   });
+});
+
+test("a state that went in and came out is one conversation", () => {
+  const asked = text("user", "A?");
+  const answer = text("assistant", "B.");
+  assert.deepEqual(messagesOfState({ kind: "value" }), []);
+  assert.deepEqual(messagesOfState({ kind: "value", input_messages: [asked] }), [asked]);
+  const parts = { input_messages: [asked], output_messages: [answer] };
+  assert.deepEqual(messagesOfState({ kind: "value", ...parts }), [asked, answer]);
+  const whole = [text("user", "A?"), answer];
+  assert.equal(messagesOfState({ kind: "value", input_messages: [asked], output_messages: whole }), whole);
 });

@@ -15,6 +15,7 @@ from tracereel.content import (
     ValueContent,
     answered,
     asked,
+    state_of,
 )
 from tracereel_collector.errors import StepNotFoundError
 from tracereel_collector.query.content.earlier import digests, repeated
@@ -99,6 +100,11 @@ class StepContent:
             content = self._compared(tenant, found, step_id, content)
         if isinstance(content, ValueContent) and _may_ask(found, span):
             content = self._asked_inside(tenant, trace_id, step_id, content)
+        if isinstance(content, ValueContent):
+            sides = (state_of(content.input).messages, state_of(content.output).messages)
+            content = content.model_copy(
+                update=dict(zip(("input_messages", "output_messages"), sides, strict=True))
+            )
         if not raw:
             return content, None
         sent: dict[str, Any] = {}

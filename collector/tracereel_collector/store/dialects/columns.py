@@ -279,7 +279,11 @@ COLUMNS: Final[dict[str, tuple[str, str, str]]] = {
     "ToolCallId": ("String", "said_tool_call_id", "the model's id of the call"),
     "SessionId": (
         "String",
-        first("said_session", "if(marked_kind = '', '', said_bare_session)"),
+        # Logfire sends the group of an agent that has none as `null`.
+        first(
+            "said_session",
+            "if(marked_kind = '' OR said_bare_session = 'null', '', said_bare_session)",
+        ),
         "the conversation",
     ),
     "UserId": ("String", "said_user", "the user"),

@@ -12,6 +12,7 @@ SELECT
     sumMap(r.unpriced) AS unpriced,
     arraySort(groupUniqArrayIf(20)(substring(r.user_tag, 6), r.user_tag != '')) AS users,
     argMax(r.run, r.started) AS last_run,
+    argMax(r.status, r.started) AS last_status,
     substring(argMax(r.opening, r.started), 18) AS last_opened,
     argMax(substring(r.answer, 18), r.started) AS answered,
     -- The opening of a run that started before the window is not among the rows. Calls (ranks below 4)

@@ -3,7 +3,7 @@
 import { block, folding } from "../content/block.js";
 import { inChunks } from "../content/chunks.js";
 import { messageOf } from "../content/message.js";
-import { textOf as wholeText, turnsOf, valueText } from "../content/model.js";
+import { structureOf, textOf as wholeText, turnsOf, valueText } from "../content/model.js";
 import { readContent } from "../content/reading.js";
 import { button, h } from "../shell/elements.js";
 import { failure } from "../shell/states.js";
@@ -58,10 +58,25 @@ function fieldOf(name, change, a, b, signal) {
     plain(name),
     change.keys?.changed?.length ? h("span", { class: "quiet" }, ` ${change.keys.changed.map(plain).join(", ")}`) : "",
   );
-  const shown = change.messages
-    ? messagesOf(change.messages, a[name] ?? [], b[name] ?? [], signal)
-    : difference(valueText(VALUES[name](a)), valueText(VALUES[name](b)), change.fresh);
-  return h("div", { role: "group", "aria-label": `Differences of ${plain(name)}` }, heading, shown);
+  const others = change.messages ? change.others : change;
+  return h(
+    "div",
+    { role: "group", "aria-label": `Differences of ${plain(name)}` },
+    heading,
+    others && difference(otherText(VALUES[name](a), others), otherText(VALUES[name](b), others), others.fresh),
+    change.messages && messagesOf(change.messages, messagesIn(a, name), messagesIn(b, name), signal),
+  );
+}
+
+function messagesIn(content, name) {
+  return content[content.kind === "value" ? `${name}_messages` : name] ?? [];
+}
+
+/** A value as text, without the field whose messages are compared one by one. */
+function otherText(value, { without }) {
+  if (without == null) return valueText(value);
+  const { [without]: _, ...others } = structureOf(value) ?? {};
+  return valueText(others);
 }
 
 function messagesOf(changes, a, b, signal) {

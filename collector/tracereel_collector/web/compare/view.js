@@ -134,6 +134,7 @@ function side(letter, run) {
     { class: "side" },
     h("b", { class: "letter" }, letter),
     badge(run.state),
+    run.name && h("b", {}, plain(run.name)),
     link(made("run", [run.trace_id]), shortId(run.trace_id), { class: "mono", title: plain(run.trace_id) }),
     h("span", { class: "quiet" }, clock(run.time)),
   );

@@ -15,6 +15,7 @@ import { count, several } from "../shell/words.js";
  *   parameters?: Record<string, any>, model?: string, provider?: string, finish_reason?: string,
  *   usage?: Record<string, number>, first_token_ms?: number, tokens_per_second?: number, cut?: Cut,
  *   name?: string, id?: string, arguments?: any, result?: any, asked?: string, answered?: string, raw?: any,
+ *   input_messages?: Message[], output_messages?: Message[],
  *   omitted?: boolean,
  * }} Content
  * @typedef {{ part: Part, result?: Part, call?: Part }} Piece `result` of a tool call; `call` of a result elsewhere
@@ -197,6 +198,16 @@ export function askedAndAnswered(content) {
   }
   if (content.kind === "tool") return { asked: content.arguments, answered: content.result };
   return { asked: content.asked ?? content.input, answered: content.answered ?? content.output };
+}
+
+/**
+ * The conversation in the state of an agent or graph: what went in, then what came out and is new.
+ * @param {Content} content
+ * @returns {Message[]}
+ */
+export function messagesOfState({ input_messages: given = [], output_messages: made = [] }) {
+  const isSame = (one, other) => one.role === other?.role && textOf(one) === textOf(other);
+  return given.every((message, at) => isSame(message, made[at])) ? made : [...given, ...made];
 }
 
 /** Whether there is nothing to show. @param {Content} content */

@@ -1,8 +1,14 @@
 // Content of tool calls, agents, pipelines and steps: question and answer, then the values themselves.
 
 import { h } from "../shell/elements.js";
-import { block } from "./block.js";
-import { cutWords, isEmpty } from "./model.js";
+import { several } from "../shell/words.js";
+import { block, folding } from "./block.js";
+import { inChunks } from "./chunks.js";
+import { messageOf } from "./message.js";
+import { cutWords, isEmpty, messagesOfState, turnsOf } from "./model.js";
+
+/** Messages of a state that is not folded at first. */
+const FEW = 12;
 
 /**
  * @param {import("./model.js").Content} content
@@ -16,14 +22,30 @@ export function valuesOf(content, { signal }) {
       block("Result", content.result, { signal }));
   }
   const { asked, answered, input, output } = content;
+  const messages = messagesOfState(content);
+  // Question and answer are all there is to a state of two messages.
+  const conversation = messages.length > 2 && stateOf(messages, signal);
+  const open = !messages.length;
   return h(
     "div",
     { class: "values" },
     cut,
     block("Asked", asked, { laidOut: true, signal }),
     block("Answered", answered, { laidOut: true, signal }),
+    conversation,
     // A text that is the question itself is not shown twice.
-    input !== asked && block("Input", input, { signal }),
-    output !== answered && block("Output", output, { signal }),
+    input !== asked && block("Input", input, { open, signal }),
+    output !== answered && block("Output", output, { open, signal }),
   );
+}
+
+function stateOf(messages, signal) {
+  const inside = () => {
+    const place = h("div", { class: "messages" });
+    const turns = turnsOf({ kind: "model", input: messages }).fresh;
+    inChunks(turns, (turn) => place.append(messageOf(turn, { signal })), signal);
+    return place;
+  };
+  const hint = several(messages.length, "message");
+  return folding("Conversation", inside, { open: messages.length <= FEW, hint, kind: "conversation" });
 }

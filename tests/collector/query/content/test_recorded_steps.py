@@ -1,8 +1,10 @@
 """Tools, agents and facts of recorded dialects."""
 
+import json
+
 import pytest
 
-from tests.collector.query.content.recorded import NAMES, contents
+from tests.collector.query.content.recorded import NAMES, contents, stored
 from tests.support import talk
 
 CLIMATE = {"mean": 17, "sky": "cloudy"}
@@ -84,3 +86,14 @@ def test_the_second_call_of_an_agent_names_the_messages_of_the_first(store, reco
 @pytest.mark.parametrize("recording", NAMES)
 def test_every_recorded_span_has_content_of_some_kind(store, recording):
     assert contents(store, recording)
+
+
+def test_an_agent_of_logfire_without_a_group_is_of_no_session(store):
+    tenant, _ = stored(store, "logfire-agents")
+
+    found = store.select(
+        "SELECT groupUniqArray(SessionId) FROM otel_spans WHERE TenantId = {tenant:String}",
+        {"tenant": tenant},
+        fmt="JSONCompactEachRow",
+    )
+    assert json.loads(found) == [[""]]
