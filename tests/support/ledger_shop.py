@@ -149,6 +149,17 @@ def in_place(PLACE):
         if PLACE == "environment":
             env = {{name: os.environ[name] for name in ("LEDGER", "PYTHONPATH", "PATH")}}
         subprocess.run([sys.executable, "-c", "import shop; shop.in_child()"], env=env, check=True)
+    elif PLACE == "cleared":
+        before = dict(os.environ)
+        os.environ.clear()
+        os.environ.update({{name: before[name] for name in ("LEDGER", "PYTHONPATH", "PATH")}})
+        try:
+            process = multiprocessing.get_context("spawn").Process(target=in_child)
+            process.start()
+            process.join()
+            os.system(f"{{sys.executable}} -c 'import shop; shop.in_child()'")
+        finally:
+            os.environ.update(before)
     elif PLACE == "exec":
         if (child := os.fork()) == 0:
             env = {{name: os.environ[name] for name in ("LEDGER", "PYTHONPATH", "PATH")}}
@@ -235,7 +246,17 @@ FULL = bool(os.environ.get("SAFETY_FULL"))
 """Whether each place is tried alone; else several at a time (`make replay-corpus` tries each)."""
 PLACES = [
     *("thread", "queue", "pool", "spawn", "fork", "process_pool", "subprocess", "environment"),
-    *("exec", "method", "generator", "coroutine", "block", "framework", "connection", "exit"),
+    *(
+        "cleared",
+        "exec",
+        "method",
+        "generator",
+        "coroutine",
+        "block",
+        "framework",
+        "connection",
+        "exit",
+    ),
 ]
 LIVE = ["nested", "nested_model", "queue", "thread", "spawn"]
 MODES = [[], ["--mode", "report"], ["--mode", "live-after"], ["--fork"]]

@@ -6,7 +6,7 @@ replay would run it. The modules are loaded when a tape is recorded or played an
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
@@ -16,6 +16,7 @@ from tracereel.errors import NotAllowedError
 HOMES: Final = {
     "langchain_core.tools": "tracereel.integrations._langchain_served",
     "agents.tool": "tracereel.integrations._agents_served",
+    "mcp.client.session": "tracereel.integrations._mcp_served",
     "pydantic_ai.toolsets": "tracereel.integrations._pydantic_ai_served",
 }
 """Module that is loaded when a framework is in use, and the module that serves its tools."""
@@ -63,7 +64,7 @@ class _Finder:
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find a framework's module and watch its end of import; leave all others alone."""
-        if name in UNSUPPORTED:
+        if name in UNSUPPORTED and any(applies() for applies in tuple(_watching)):
             raise NotAllowedError(_unsupported(UNSUPPORTED[name]))
         if name not in HOMES:
             return None
@@ -81,15 +82,24 @@ class _Finder:
 
 
 _finder: Final = _Finder()
+_watching: Final[list[Callable[[], bool]]] = []
+"""For each watch, whether the calling code may not import what is unsupported."""
 
 
-def watch_imports() -> None:
-    """Serve the tools of frameworks that are imported from now on."""
+def watch_imports(applies: Callable[[], bool]) -> None:
+    """Serve the tools of frameworks that are imported from now on; refuse unsupported ones.
+
+    Args:
+        applies: whether the calling code may not import an unsupported framework.
+    """
+    _watching.append(applies)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
 
 
-def stop_watching() -> None:
+def stop_watching(applies: Callable[[], bool]) -> None:
     """Undo `watch_imports`."""
-    if _finder in sys.meta_path:
+    if applies in _watching:
+        _watching.remove(applies)
+    if not _watching and _finder in sys.meta_path:
         sys.meta_path.remove(_finder)

@@ -13,6 +13,7 @@ import atexit
 import functools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -23,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tracereel._core import framework_tools, network_guard
-from tracereel._runtime import gevent_compat
+from tracereel._core import framework_tools, network_guard, older_processes
+from tracereel._runtime import compat, gevent_compat
 from tracereel.errors import NetworkBlockedError, NotAllowedError
 
 if TYPE_CHECKING:
@@ -38,8 +39,16 @@ LINGER: Final = 60.0
 """Seconds for which threads that the guarded code left behind stay guarded."""
 MAX_NOTED: Final = 100
 """Records that a process adds to the shared file."""
-_CHILDREN: Final = {"subprocess.Popen": 3, "os.exec": 2, "os.posix_spawn": 2, "os.spawn": 3}
+_CHILDREN: Final = {
+    "subprocess.Popen": 3,
+    "os.exec": 2,
+    "os.posix_spawn": 2,
+    "os.spawn": 3,
+    "os.system": None,
+}
 """Audit events of new programs, and the position of their environment."""
+_NUMBER: Final = re.compile(r" #\d+$")
+"""Number of a repeated call in a path."""
 _POPEN_ENV: Final = 10
 """Number of positional arguments of `Popen` before its environment."""
 
@@ -101,6 +110,8 @@ engaged = False
 """Whether this process has ever had a guard; calls check this first."""
 _left: Final[dict[int, tuple[ReplayGuard, float]]] = {}
 """Threads that outlived their guard, by id."""
+_started: Final[dict[int | None, ReplayGuard]] = {}
+"""Processes that were started under an earlier guard, by id."""
 _exempt: ContextVar[bool] = ContextVar("tracereel_not_guarded", default=False)
 
 
@@ -140,7 +151,7 @@ def check_tool(kind: str, name: str, effect: str, around: "Execution | None") ->
 
 def refusal(path: str, effect: str) -> str:
     """Return the message of a refused call."""
-    name = path.rpartition(" / ")[2]
+    name = _NUMBER.sub("", path.rpartition(" / ")[2])
     return (
         f"{path} would run for real (it declares {effect or UNDECLARED});"
         f" allow it by name (allow=[{name!r}], --allow {name}), or say what it gives"
@@ -218,12 +229,16 @@ def installed(
     _install_hooks()
     network_guard.watch(check_host)
     framework_tools.install()
-    framework_tools.watch_imports()
+    framework_tools.watch_imports(watches)
+    running = older_processes.children()
+    older = older_processes.watch(_refuse_older, guarded=_has_guard(before, guard, running))
     try:
         yield guard
     finally:
         if not stays:
-            framework_tools.stop_watching()
+            older.close()
+            _started.update(dict.fromkeys(older_processes.children() - running, guard))
+            framework_tools.stop_watching(watches)
             network_guard.unwatch(check_host)
             active = before
             if variable is None:
@@ -232,6 +247,38 @@ def installed(
                 os.environ[VARIABLE] = variable
             _leave_behind(guard, threads)
         Path(file).unlink(missing_ok=True)
+
+
+def _has_guard(
+    around: ReplayGuard | None, guard: ReplayGuard, running: set[int | None]
+) -> set[int | None]:
+    """Return the running processes that have a guard which allows no more than a new one."""
+    for each in _started.keys() - running:
+        del _started[each]
+    if around is not None:
+        return running
+    return {
+        pid
+        for pid, known in _started.items()
+        if known.allowed <= guard.allowed and known.hosts == guard.hosts
+    }
+
+
+def _refuse_older(name: str) -> None:
+    """Refuse work for a process that was started before the guard.
+
+    Raises:
+        NotAllowedError: it is refused.
+    """
+    guard = here()
+    if guard is None:
+        return
+    text = (
+        f"a {name} would hand work to a process that was started before the replay, where tools run"
+        " for real; start the process inside of the run"
+    )
+    guard.note({"refused": text, "name": name, "thread": threading.current_thread().name})
+    raise NotAllowedError(text)
 
 
 def _leave_behind(guard: ReplayGuard, known: set[int | None]) -> None:
@@ -252,13 +299,17 @@ def _install_hooks() -> None:
 
     def check(event: str, args: tuple[Any, ...]) -> None:
         if event in _CHILDREN and watches():
-            environment = args[_CHILDREN[event]]
-            if environment is not None:
+            position = _CHILDREN[event]
+            environment = None if position is None else args[position]
+            if environment is None:
+                _keep_variable()
+            else:
                 _check_environment(environment)
 
     import subprocess  # slow to import, and only guarded processes need it
 
     sys.addaudithook(check)
+    compat.before_new_processes(_keep_variable)
     real = subprocess.Popen.__init__
 
     def start(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -295,6 +346,13 @@ def _guarded(guard: ReplayGuard, function: Any) -> Any:
     return run
 
 
+def _keep_variable() -> None:
+    """Set the variable again for a child, if the program has cleared its environment."""
+    guard = here()
+    if guard is not None and VARIABLE not in os.environ:
+        os.environ[VARIABLE] = guard.environment()
+
+
 def _check_environment(environment: Any) -> None:
     if here() is not None and VARIABLE not in environment and VARIABLE.encode() not in environment:
         raise NotAllowedError(
@@ -322,7 +380,7 @@ def _inherit() -> None:
         active = ReplayGuard()  # deny everything
     _install_hooks()
     network_guard.watch(check_host)
-    framework_tools.watch_imports()
+    framework_tools.watch_imports(watches)
 
 
 _inherit()

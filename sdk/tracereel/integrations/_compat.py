@@ -48,3 +48,18 @@ def is_registered(processor: Any, provider: Any) -> bool:
     several = getattr(provider, "_multi_processor", None)
     known = getattr(several, "_processors", None)
     return known is None or processor in known
+
+
+def pydantic_ai_outputs() -> tuple[Any, tuple[str, ...]]:
+    """Return the module of pydantic-ai that runs output functions, and its functions that do.
+
+    Raises:
+        AttributeError: this version runs them elsewhere.
+    """
+    from pydantic_ai import _output
+
+    known = ("execute_output_function", "execute_traced_output_function", "execute_choice_action")
+    found = tuple(name for name in known if callable(getattr(_output, name, None)))
+    if not found:
+        raise AttributeError(f"pydantic_ai._output has none of {', '.join(known)}")
+    return _output, found

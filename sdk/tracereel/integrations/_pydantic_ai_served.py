@@ -1,9 +1,9 @@
-"""Tools of pydantic-ai as tape boundaries, also without our capability."""
+"""Tools and output functions of pydantic-ai as tape boundaries, also without our capability."""
 
 import functools
 from typing import Any, Final
 
-from tracereel.integrations import _framework_boundary, _packages
+from tracereel.integrations import _compat, _framework_boundary, _packages
 
 with _packages.needed("pydantic-ai"):
     from pydantic_ai.toolsets import AbstractToolset
@@ -12,7 +12,11 @@ _MARK: Final = "__tracereel_served__"
 
 
 def install() -> None:
-    """Serve the tools of all toolsets that are defined so far."""
+    """Serve output functions, and the tools of all toolsets that are defined so far."""
+    module, names = _compat.pydantic_ai_outputs()
+    for name in names:
+        if not hasattr(real := getattr(module, name), _MARK):
+            setattr(module, name, _served_output(real))
     waiting: list[Any] = [AbstractToolset]
     while waiting:
         kind = waiting.pop()
@@ -41,6 +45,30 @@ def _served(real: Any) -> Any:
 
     call_tool.__dict__[_MARK] = True
     return call_tool
+
+
+def _served_output(real: Any) -> Any:
+    """Wrap what calls the output function that a model has chosen."""
+
+    @functools.wraps(real)
+    async def execute(chosen: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def work() -> Any:
+            return real(chosen, *args, **kwargs)
+
+        function = getattr(chosen, "function", chosen)
+        if (
+            not _framework_boundary.is_needed()
+            or _framework_boundary.traced_inside(function) is not None
+        ):
+            return await work()
+        name = str(getattr(function, "__name__", type(function).__name__))
+        given = kwargs.get("args")
+        return await _framework_boundary.call_async(
+            name, "", given if isinstance(given, dict) else {}, work
+        )
+
+    execute.__dict__[_MARK] = True
+    return execute
 
 
 def _traced(tool: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from tracereel._core import context, tape_session
 from tracereel._core.executions.scope import ExecutionScope
 from tracereel._runtime import guard
-from tracereel.integrations import _client_hooks, _packages
+from tracereel.integrations import _client_hooks, _framework_boundary, _packages
 from tracereel.integrations._client_hooks import Original
 from tracereel.integrations._runs import FailedToolError, enter_scope, tool_spec
 from tracereel.providers.reading import as_data, get, plain_text
@@ -91,17 +91,19 @@ async def _taped(
     kwargs: dict[str, Any],
 ) -> Any:
     """Make the call as a tape boundary; results are kept as plain data."""
+    scope.execution.notes[_framework_boundary.BEGUN] = True
     answered: list[Any] = []
 
     async def call_tool(*args: Any, **kwargs: Any) -> Any:
         answered.append(await original(client, *args, **kwargs))
-        return _shown(answered[0])
+        return as_plain(answered[0])
 
     answer = await tape_session.coroutine(tape, scope, call_tool, args, kwargs)
-    return answered[0] if answered else _result(answer)
+    return answered[0] if answered else result_of(answer)
 
 
-def _shown(result: Any) -> Any:
+def as_plain(result: Any) -> Any:
+    """Return a result as plain data."""
     dump = getattr(result, "model_dump", None)
     if not callable(dump):
         return result
@@ -109,8 +111,8 @@ def _shown(result: Any) -> Any:
     return {"type": type(result).__name__, "fields": fields}
 
 
-def _result(answer: Any) -> Any:
-    """Return a served result as the client would return it."""
+def result_of(answer: Any) -> Any:
+    """Return plain data as the client would return it."""
     kind = (
         answer.get("type")
         if isinstance(answer, dict) and answer.keys() == {"type", "fields"}

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MemberDescriptorType, ModuleType
 from typing import Any, Final
 
+_HEAP_TYPE: Final = 1 << 9
+"""Type flag of classes that are created at run time, not by the interpreter."""
 _declared: Final[set[str]] = set()
 _HOOKS: Final = frozenset(
     {"__getattr__", "__getattribute__", "__call__", "__instancecheck__", "__subclasscheck__"}
@@ -130,9 +132,12 @@ def dict_of(owner: "type | ModuleType") -> Mapping[str, Any]:
 def attributes_of(value: object) -> dict[str, Any] | None:
     """Return the attributes of an object of the program's own classes, without running its code.
 
-    Objects of libraries hold times, counters and connections, so they have none.
+    Objects of libraries hold times, counters and connections, so they have none, nor have those
+    of a built-in class such as `dict`, whose content is no attribute.
     """
     kind = type(value)
+    if any(not each.__flags__ & _HEAP_TYPE for each in type.__getattribute__(kind, "__mro__")[:-1]):
+        return None
     module = sys.modules.get(type.__getattribute__(kind, "__module__"))
     file = dict_of(module).get("__file__") if isinstance(module, ModuleType) else None
     if not isinstance(file, str) or _is_library(file):

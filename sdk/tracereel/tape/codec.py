@@ -21,6 +21,8 @@ STATE: Final = "state"
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 200_000
 MAX_PROBLEMS: Final = 20
+MAX_ALIKE: Final = 1_000
+"""Keys of one object that may have the hash of another."""
 _NODE_BYTES: Final = 8
 _MAX_BITS: Final = 14_000
 """Bits of the longest integers written in decimal; Python refuses to parse much longer ones."""
@@ -232,7 +234,7 @@ def _unpack(data: Data) -> Any:
     if tag is None:
         return {key: _unpack(item) for key, item in data.items()}
     if tag == "map":
-        return {_unpack(key): _unpack(item) for key, item in data["v"]}
+        return pairs(data["v"], _unpack)
     if tag == "int":
         return int(data["v"], 16)
     if tag == "float":
@@ -243,6 +245,25 @@ def _unpack(data: Data) -> Any:
     if codec is None:
         return Opaque(str(data.get("type", tag)), str(data.get("reason", "")))
     return codec.decode(data, _unpack)
+
+
+def pairs(data: Data, unpack: Callable[[Data], Any]) -> dict[Any, Any]:
+    """Decode pairs of keys and values."""
+    found = [(unpack(key), unpack(item)) for key, item in data]
+    hashable([key for key, _ in found])
+    return dict(found)
+
+
+def hashable(items: list[Any]) -> list[Any]:
+    """Return decoded items, unless so many have the same hash that a set of them is slow.
+
+    Raises:
+        UndecodableError: they have.
+    """
+    alike = len(items) - len(set(map(hash, items))) if len(items) > MAX_ALIKE else 0
+    if alike > MAX_ALIKE:
+        raise UndecodableError(f"{alike} keys share their hash with others; at most {MAX_ALIKE} do")
+    return items
 
 
 def _is_key(key: str) -> bool:

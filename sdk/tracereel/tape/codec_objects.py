@@ -18,6 +18,7 @@ _HEAP_TYPE: Final = 1 << 9
 """Type flag of classes that are created at run time, not by the interpreter."""
 _ARGS: Final[Any] = BaseException.__dict__["args"]
 _CAUSE: Final[Any] = BaseException.__dict__["__cause__"]
+_HELD: Final[Any] = BaseException.__dict__["__dict__"]
 _OWN_ATTRIBUTES: Final = ("__tracereel_", "_tracereel_")
 
 
@@ -137,18 +138,21 @@ def _from_exception(data: dict[str, Data], unpack: Any) -> BaseException:
     made: Any
     if "parts" in data:
         parts = [_from_exception(each, unpack) for each in data["parts"]]
-        made = BaseExceptionGroup(str(args[0]), parts)
+        text = args[0] if type(args[0]) is str else data["text"]
+        made = BaseExceptionGroup(text, parts)
         if kind.__module__ != "builtins" and issubclass(kind, BaseExceptionGroup):
-            made = BaseExceptionGroup.__new__(kind, str(args[0]), parts)
+            made = BaseExceptionGroup.__new__(kind, text, parts)
     elif kind.__module__ == "builtins" and issubclass(kind, (UnicodeError, OSError)):
         made = _built(kind, args)
     else:
         made = _native(kind).__new__(kind, *args)
         _ARGS.__set__(made, args)
+    # A class may have a `__getattribute__` of its own.
+    held = _HELD.__get__(made)
     for name, item in data.get("attributes", {}).items():
-        made.__dict__[name] = unpack(item)
-    for note in data.get("notes", ()):
-        BaseException.add_note(made, note)
+        held[name] = unpack(item)
+    if notes := [note for note in data.get("notes", ()) if type(note) is str]:
+        held["__notes__"] = notes
     if "cause" in data:
         _CAUSE.__set__(made, _from_exception(data["cause"], unpack))
     found: BaseException = made

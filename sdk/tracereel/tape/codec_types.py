@@ -5,7 +5,7 @@ import inspect
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import fields, is_dataclass
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, EnumType, Flag
 from fractions import Fraction
@@ -16,7 +16,16 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from tracereel.tape import classes
-from tracereel.tape.codec import Data, Decode, Encode, Opaque, UndecodableError, add
+from tracereel.tape.codec import (
+    Data,
+    Decode,
+    Encode,
+    Opaque,
+    UndecodableError,
+    add,
+    hashable,
+    pairs,
+)
 
 _MAX_PATTERN: Final = 10_000
 _FACTORIES: Final = {
@@ -40,7 +49,11 @@ def _items(kind: type, *, ordered: bool = True) -> None:
         # The order of a set differs between processes.
         return {"v": packed if ordered else sorted(packed, key=_order)}
 
-    _type(kind, kind.__name__, encode, lambda d, unpack: kind(unpack(item) for item in d["v"]))
+    def decode(data: dict[str, Data], unpack: Any) -> Any:
+        items = [unpack(item) for item in data["v"]]
+        return kind(items if kind is tuple else hashable(items))
+
+    _type(kind, kind.__name__, encode, decode)
 
 
 def _order(data: Data) -> str:
@@ -116,8 +129,8 @@ def _moment(value: Any, pack: Any) -> dict[str, Data]:
 def _moment_of(kind: Any) -> Any:
     def back(data: dict[str, Data], unpack: Any) -> Any:
         zone = unpack(data["tz"]) if "tz" in data else None
-        if isinstance(zone, Opaque):
-            raise UndecodableError(f"the time zone {zone.type} is not known here")
+        if zone is not None and not issubclass(type(zone), tzinfo):
+            raise UndecodableError(f"a time zone is not {type(zone).__name__}")
         return kind.fromisoformat(data["v"]).replace(tzinfo=zone, fold=data.get("fold", 0))
 
     return back
@@ -134,6 +147,8 @@ _type(
 
 
 def _pattern(text: Any, flags: int) -> Any:
+    if type(text) not in (str, bytes):
+        raise UndecodableError(f"a pattern is text or bytes, not {type(text).__name__}")
     if len(text) > _MAX_PATTERN:
         raise UndecodableError(f"a pattern of {len(text)} characters; the limit is {_MAX_PATTERN}")
     return re.compile(text, flags)
@@ -144,7 +159,7 @@ def _pairs(value: Any, pack: Any) -> list[Data]:
 
 
 def _from_pairs(data: dict[str, Data], unpack: Any) -> dict[Any, Any]:
-    return {unpack(key): unpack(item) for key, item in data["v"]}
+    return pairs(data["v"], unpack)
 
 
 for _kind in (OrderedDict, Counter):
@@ -185,9 +200,11 @@ def _enum(data: dict[str, Data], unpack: Any) -> Any:
         return value
     if type(value) not in (int, str, float):
         return value  # comparing other values may run code of the program
-    return next(
-        (each for each in kind if type(each.value) is type(value) and each.value == value), value
-    )
+    for each in classes.dict_of(kind)["_member_map_"].values():
+        own = object.__getattribute__(each, "_value_")
+        if type(own) is type(value) and own == value:
+            return each
+    return value
 
 
 def _dataclass(data: dict[str, Data], unpack: Any) -> Any:
@@ -265,8 +282,14 @@ _type(
     SimpleNamespace,
     "namespace",
     lambda v, pack: {"v": pack(dict(vars(v)))},
-    lambda d, unpack: SimpleNamespace(**unpack(d["v"])),
+    lambda d, unpack: _namespace(unpack(d["v"])),
 )
+
+
+def _namespace(fields: Any) -> SimpleNamespace:
+    if type(fields) is not dict:
+        raise UndecodableError(f"the fields of a namespace are not {type(fields).__name__}")
+    return SimpleNamespace(**fields)
 
 
 def _record(value: Any, pack: Any) -> dict[str, Data]:
@@ -292,7 +315,9 @@ def _subclass(base: type) -> None:
     def back(data: dict[str, Data], unpack: Any) -> Any:
         kind: Any = classes.resolve(data["c"], base)
         value = unpack(data["v"])
-        return value if kind is None else base.__new__(kind, value)
+        # Other values have a `__str__` or `__float__` of their own.
+        plain = type(value) in (str, int, float)
+        return base.__new__(kind, value) if plain and kind is not None else value
 
     add(
         f"sub.{base.__name__}",

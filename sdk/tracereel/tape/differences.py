@@ -74,8 +74,20 @@ def ends_alike(how: str, now: Any, recorded: Any) -> bool:
         return True  # the cause is outside of the run
     if how != "raised" or not isinstance(now, dict) or not isinstance(recorded, dict):
         return False
-    # The class, arguments and text of an exception count; its attributes and causes do not.
-    return all(now.get(key) == recorded.get(key) for key in ("c", "args", "text"))
+    # Of an exception, the class, arguments, text and plain attributes count, but not its causes.
+    return all(now.get(key) == recorded.get(key) for key in ("c", "args", "text")) and (
+        payloads.same(*map(_attributes, (now, recorded)))
+    )
+
+
+def _attributes(exception: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain attributes of an exception, without ids and times, which are new in every run."""
+    found = exception.get("attributes")
+    return {
+        name: _NEW_IN_EVERY_RUN.sub("#", value) if type(value) is str else value
+        for name, value in (found if type(found) is dict else {}).items()
+        if type(value) in (str, int, bool)
+    }
 
 
 def comparable(one: Any, other: Any) -> tuple[Any, Any]:

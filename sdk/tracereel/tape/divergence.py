@@ -167,6 +167,16 @@ def location(function: Any = None) -> str | None:
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}, run {how}"
 
 
+def error_within(
+    error: BaseException | None, kinds: tuple[type[BaseException], ...]
+) -> BaseException | None:
+    """Return an error of these kinds, also from the exception group of a group of tasks."""
+    while isinstance(error, BaseExceptionGroup):
+        found = error.subgroup(kinds)
+        error = found.exceptions[0] if found is not None else None
+    return error if isinstance(error, kinds) else None
+
+
 def raised_at(error: BaseException) -> str | None:
     """Return the program's innermost line in the traceback of an exception."""
     found: str | None = None

@@ -13,6 +13,7 @@ from tracereel.tape.payloads import Packed
 from tracereel.tape.report import Report
 
 NOT_ON_TAPE = "objects in the result that are not on the tape"
+TOO_LONG = "the result of the run (it was too long to be kept)"
 
 
 def difference(tape: Tape, report: Report, how: str, packed: Packed) -> Divergence | None:
@@ -21,6 +22,9 @@ def difference(tape: Tape, report: Report, how: str, packed: Packed) -> Divergen
     if closed is None:
         return None
     report.note_unread("the result of the run", packed)
+    if "v" in closed and closed["v"] is None and closed["how"] == how:
+        report.not_compared.append(TOO_LONG)
+        return None
     whole = tape.data(closed["v"]) if closed.get("v") else None
     now, recorded = comparable(packed.data, whole)
     if (now, recorded) != (packed.data, whole):

@@ -5,7 +5,8 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 - `run`: entry point, arguments, versions and environment;
 - `open`: a call begins. Number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`,
   arguments `a`, hash of long arguments `h`, lane (thread) `l`, task `j`, microseconds `t`, `i` if
-  inside another boundary, effect `e`, names of parameters left at their default `d`;
+  inside another boundary, effect `e`, names of parameters left at their default `d`, `x` if the
+  variable that the function is named for does not hold the traced function;
 - `chunk`, `end`: a stream item or the end of a call (`how`, value `v`). `q` is the order among all
   results, `g` the event loop iteration, `s` whether it had to wait, `w` whether a plain function
   returned a coroutine, `u` the tokens of a model call, `m` those recorded inside of the call;
@@ -117,6 +118,8 @@ class Call(msgspec.Struct, eq=False):
     effect: str = field(name="e", default="")
     defaults: list[str] = field(name="d", default_factory=list)
     """Names of the parameters that were not passed."""
+    apart: int = field(name="x", default=0)
+    """Whether the variable of its function held another function than the traced one."""
     task: _Number = field(name="j", default=0)
     """Number of the task that made the call; 0 without a task."""
     after: int = field(name="_after", default=0)

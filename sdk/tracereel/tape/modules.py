@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, cast
 
+from tracereel._core.wrapping import BOUNDARY
 from tracereel.tape import classes
 from tracereel.tape.format import TapeError
 
@@ -204,3 +205,17 @@ def member(owner: Any, name: str) -> Any:
     if not issubclass(type(owner), (type, ModuleType)):
         raise KeyError(name)
     return classes.dict_of(owner)[name]
+
+
+@lru_cache(maxsize=4096)
+def is_apart(function: Any) -> bool:
+    """Return whether the variable that a traced function is named for holds an untraced one."""
+    module_name, _, name = classes.function_path(function).partition(":")
+    found: Any = classes.loaded(module_name)
+    for part in name.split("."):
+        try:
+            found = member(found, part)
+        except KeyError:
+            return False
+    found = found.__func__ if type(found) in (classmethod, staticmethod) else found
+    return type(found) is FunctionType and BOUNDARY not in vars(found)

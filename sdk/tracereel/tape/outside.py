@@ -13,11 +13,12 @@ import socket
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import context
-from tracereel._runtime import gevent_compat, guard
+from tracereel._runtime import compat, gevent_compat, guard
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -49,7 +50,9 @@ _POOLS: Final = ("asyncio_", "AnyIO")
 """Names of threads that work for any task, each time with the context of that task."""
 _TRANSPARENT: Final = (
     "tracereel._core.network_guard",
+    "tracereel._core.older_processes",
     "tracereel._core.replay_guard",
+    "tracereel._runtime.compat",
     "tracereel.tape.thread_ownership",
     __name__,
 )
@@ -64,6 +67,8 @@ _threads: Final["weakref.WeakKeyDictionary[threading.Thread, weakref.ref[RunTape
     weakref.WeakKeyDictionary()
 )
 """Threads that a run has started outside of its recorded calls."""
+_job: Final = threading.local()
+"""Tape of the run that has given the current job to a pool."""
 
 
 def watch(tape: "RunTape") -> None:
@@ -71,6 +76,8 @@ def watch(tape: "RunTape") -> None:
     _install_hook()
     if (ssl := sys.modules.get("ssl")) is not None:
         _watch_sends(ssl.SSLSocket)
+    for kind, name in compat.worker_pools():
+        _watch_jobs_of_processes(kind, name)
     key = id(tape)
     _hosts[key] = set()
     _open[key] = weakref.ref(tape, lambda _gone: _forget(key))
@@ -111,7 +118,9 @@ def _install_hook() -> None:
 
     sys.addaudithook(see)
     _watch_starts()
+    _watch_jobs()
     _watch_sends(socket.socket)
+    compat.before_new_processes(_process_started)
     os.register_at_fork(after_in_child=_open.clear)
 
 
@@ -196,6 +205,52 @@ def _watch_starts() -> None:
     threading.Thread.start = start  # type: ignore[method-assign]
 
 
+def _watch_jobs() -> None:
+    """Remember the jobs that runs give to pools whose threads were there before."""
+    real: Any = ThreadPoolExecutor.submit
+
+    @functools.wraps(real)
+    def submit(self: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        tape = _tape_here() if _open else None
+        if tape is not None:
+            function = _job_of(weakref.ref(tape), function)
+        return real(self, function, *args, **kwargs)
+
+    ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]
+
+
+def _job_of(tape: "weakref.ref[RunTape]", function: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before, _job.tape = getattr(_job, "tape", None), tape
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _job.tape = before
+
+    return run
+
+
+@functools.cache
+def _watch_jobs_of_processes(kind: type, name: str) -> None:
+    """Note work that runs hand to other processes, whose calls are not on the tape."""
+    real = getattr(kind, name)
+
+    @functools.wraps(real)
+    def hand_over(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _open:
+            with guard.Guard("tape"):
+                _note("work is handed to a process", type(self).__name__)
+        return real(self, *args, **kwargs)
+
+    setattr(kind, name, hand_over)
+
+
+def _process_started() -> None:
+    if _open:
+        with guard.Guard("tape"):
+            _note("a process is started", "")
+
+
 def _started(thread: threading.Thread) -> None:
     if isinstance(thread, gevent_compat.OwnThread):
         return
@@ -253,7 +308,7 @@ def _tape_of_thread() -> "RunTape | None":
 
     While a recorded call is open, the thread may work for that.
     """
-    known = _threads.get(threading.current_thread())
+    known = getattr(_job, "tape", None) or _threads.get(threading.current_thread())
     tape = known() if known is not None else None
     return None if tape is None or tape.open_calls else _opened(tape)
 

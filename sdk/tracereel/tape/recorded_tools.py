@@ -6,13 +6,12 @@ decorator, the function would simply run. So each recorded tool must still be a 
 
 import ast
 from collections.abc import Container
-from functools import lru_cache
-from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
 from tracereel._core.wrapping import BOUNDARY, paths_of
 from tracereel.tape import classes, modules
+from tracereel.tape.decorator_source import may_trace, project_file, source_of
 from tracereel.tape.format import Call, Tape, TapeError
 from tracereel.tape.text import is_dotted, printable
 
@@ -46,7 +45,8 @@ def _problem(call: Call, *, loaded: bool) -> str:
     """Return why a recorded tool is no boundary of this process, or an empty string."""
     known = paths_of(call.kind, call.name)
     module_name, _, name = call.function.partition(":")
-    if call.function in known or f"__main__:{name}" in known:
+    registered = call.function in known or f"__main__:{name}" in known
+    if registered and (call.apart or "<locals>" in name):
         return ""
     if not is_dotted(module_name) or module_name == "?":
         return ""
@@ -54,7 +54,9 @@ def _problem(call: Call, *, loaded: bool) -> str:
         return ""  # a client that an integration wraps
     module = classes.loaded(module_name)
     if module is None or "<locals>" in name:
-        file = getattr(module, "__file__", None) if module is not None else _file_of(module_name)
+        file = (
+            getattr(module, "__file__", None) if module is not None else project_file(module_name)
+        )
         if file == "":
             return "is no longer there" if loaded and not known else ""
         return _problem_in_source(call, file, name, known=bool(known)) if file else ""
@@ -73,38 +75,18 @@ def _problem(call: Call, *, loaded: bool) -> str:
 
 def _problem_in_source(call: Call, file: str, name: str, *, known: bool) -> str:
     """Look a tool up in the source of its module, which is not imported for that."""
-    source = _source(file, _changed_at(file))
+    source = source_of(file)
     if source is None:
         return ""
     names = name.replace(".<locals>", "").split(".")
     function = _definition(source, names)
     if function is not None:
-        return "" if function.decorator_list or known else "has no decorator any more"
+        traced = known or any(
+            may_trace(each, source, call.name) for each in function.decorator_list
+        )
+        return "" if traced else "has no decorator any more"
     texts = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant)}
     return "" if known or call.name in texts else "is no longer there"
-
-
-def _file_of(module_name: str) -> str | None:
-    """Return the file of a module; `None` if it is not of the project, empty if there is none."""
-    try:
-        return modules.file_of(module_name)
-    except TapeError as error:
-        return "" if "there is no module" in str(error) else None
-
-
-def _changed_at(file: str) -> int:
-    try:
-        return Path(file).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-@lru_cache(maxsize=64)
-def _source(file: str, _changed: int) -> ast.Module | None:
-    try:
-        return ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
 
 
 def _definition(source: ast.Module, names: list[str]) -> Any:

@@ -12,7 +12,7 @@ from tracereel._core.tape_session import OUTSIDE, RUNS, Live, TapeSession
 from tracereel._runtime import guard
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel.config import Config
-from tracereel.tape import classes, header, inner_usage, outside
+from tracereel.tape import classes, header, inner_usage, modules, outside
 from tracereel.tape import format as tape_format
 from tracereel.tape.codec import EncodedValue, encode
 from tracereel.tape.gate import ResultGate
@@ -215,6 +215,7 @@ class Recordings(TapeSession):
                 defaults=arguments.left_at_default()
                 if getattr(arguments, "defaults", ())
                 else None,
+                apart=kind == "tool" and function is not None and modules.is_apart(function),
             )
             if root:
                 self._settings.describe(tape, call, owner, function, form)

@@ -22,10 +22,7 @@ from tracereel.errors import NotAllowedError, ReplayStoppedError
 from tracereel.tape import codec, elsewhere, guards, header, rules
 from tracereel.tape import format as tape_format
 from tracereel.tape.branch import Branch, ScopedSession
-from tracereel.tape.divergence import (
-    Divergence,
-    DivergenceError,
-)
+from tracereel.tape.divergence import Divergence, DivergenceError, error_within
 from tracereel.tape.entry import bound, entry_point
 from tracereel.tape.format import Tape, TapeError
 from tracereel.tape.freezing import Freeze
@@ -67,6 +64,7 @@ class Replaying:
         self._borrowed: tuple[Recorder, Any] | None = None
         self._outcome_client: Client | None = None
         self._network: guards.Network | None = None
+        self._is_here: Callable[[], bool] | None = None
 
     @property
     def report(self) -> Report:
@@ -125,6 +123,8 @@ class Replaying:
             noted=self._network_used,
         )
         self._install(player, is_here)
+        framework_tools.watch_imports(is_here)
+        self._is_here = is_here
         members.enter()
         self._members = members
         self._network.begin()
@@ -156,6 +156,8 @@ class Replaying:
             self._network.end()
         if self._stand_in is not None:
             recorder_overrides.end(self._stand_in)
+        if self._is_here is not None:
+            framework_tools.stop_watching(self._is_here)
 
     def _install(self, player: Player, is_here: Callable[[], bool]) -> None:
         active = _recorder.active() if self._branch else None
@@ -208,13 +210,14 @@ class Replaying:
         if self._borrowed is not None:
             recorder, before = self._borrowed
             recorder.tape = before
-        if not isinstance(error, STOPPED):
+        stop = error_within(error, STOPPED)
+        if stop is None:
             player.finish()
         else:
             player.stop()
-            if isinstance(error, NotAllowedError):
+            if isinstance(stop, NotAllowedError):
                 player.settle()
-                player.report.refused = str(error)
+                player.report.refused = str(stop)
         player.reel.give_up()
         if isinstance(error, TapeError):
             return  # nothing has run
@@ -226,11 +229,13 @@ class Replaying:
         self._store_outcome()
         first = player.report.first
         strict = self._options.mode == "strict"
-        raised = error.divergence if isinstance(error, DivergenceError) else None
+        raised = stop.divergence if isinstance(stop, DivergenceError) else None
         if strict and first is not None and raised is not first:
             raise DivergenceError(first) from error
         if strict and report.refused and error is None:
             raise NotAllowedError(report.refused)
+        if stop is not None and stop is not error:
+            raise stop from error
 
     def keep_in(self, client: "Client") -> Self:
         """Store the outcome in a collector, with the original run."""
@@ -279,6 +284,8 @@ class Replaying:
                 # The program may have configured redaction rules while it was imported.
                 self._player.privacy = rules.privacy_of(self.original)
             check_tools(self.original, loaded=True)
+            if silent := framework_tools.unserved():
+                raise TapeError(silent)
             arguments = bound(target, self.entry_arguments(self.original))
         except TapeError as error:
             # Add it to the report too, in case the program or its test catches it.

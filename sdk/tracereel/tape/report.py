@@ -23,6 +23,10 @@ MAX_CALLS: Final = 10_000
 """Calls that a report lists."""
 MAX_VALUE: Final = 64 * 1024
 """Longest value, in characters of JSON, that a report has as data; of longer ones it has the text."""
+_FUNCTIONS: Final = tuple(
+    f"builtins:{name} " for name in ("function", "builtin_function_or_method", "method")
+)
+"""Beginnings of problems that are about functions."""
 _UNDECIDED: Final = ("network", "stalled")
 """Kinds of divergence that are no evidence about the code."""
 
@@ -167,16 +171,24 @@ class Report:
             self.calls.append(ReportedCall(self.call_count, kind, name, path, how, number))
 
     def note_unread(self, what: str, packed: Packed) -> None:
-        """Note objects that are compared by type only."""
+        """Note objects that are compared by type only, and what redaction hides."""
         for problem in packed.unread:
-            if problem.startswith("builtins:"):
-                continue  # functions and generators have nothing to compare
-            text = f"{what} ({problem})"
-            if text not in self.not_compared and len(self.not_compared) < MAX_NOTES:
-                self.not_compared.append(text)
-                self.notes.append(
-                    f"Note: {what} is compared by its type only: {problem} (tracereel.tape.register)."
-                )
+            if problem.startswith(_FUNCTIONS):
+                continue  # there is nothing to compare
+            how = "compared by its type only"
+            self._unread(
+                f"{what} ({problem})", f"{what} is {how}: {problem} (tracereel.tape.register)."
+            )
+        if packed.redacted:
+            self._unread(
+                f"what is redacted in {what}",
+                f"{what} holds something that is redacted, of which only the kind is compared.",
+            )
+
+    def _unread(self, what: str, note: str) -> None:
+        if what not in self.not_compared and len(self.not_compared) < MAX_NOTES:
+            self.not_compared.append(what)
+            self.notes.append(f"Note: {note}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON data."""

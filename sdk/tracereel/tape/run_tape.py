@@ -182,6 +182,7 @@ class RunTape:
         arguments: EncodedValue,
         effect: str = "",
         defaults: list[str] | None = None,
+        apart: bool = False,
     ) -> None:
         """Record the beginning of a call and set the number of its node."""
         boundary = kind in tape_format.BOUNDARIES and form != "block"
@@ -212,6 +213,8 @@ class RunTape:
                 record["e"] = effect
             if defaults:
                 record["d"] = defaults
+            if apart:
+                record["x"] = 1
             if boundary:
                 self._open += 1
                 self._names[number] = name

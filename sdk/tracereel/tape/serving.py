@@ -1,17 +1,18 @@
 """Handlers of single calls in a re-execution: served, overridden, repeated, live or outermost."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import error_details
 from tracereel._core.tape_session import Live, Served
 from tracereel.errors import ReplayStoppedError
 from tracereel.tape import codec
 from tracereel.tape.divergence import Divergence, DivergenceError
-from tracereel.tape.format import Call
+from tracereel.tape.format import Call, Given
 from tracereel.tape.inner_usage import USAGE, repeat
 from tracereel.tape.overrides import Override
 from tracereel.tape.recording import MAX_ITEMS
@@ -21,6 +22,10 @@ from tracereel.tape.statuses import ScopeCall
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
     from tracereel.tape.player import Player
+
+
+MIN_LONGER: Final = 1.0
+"""Seconds by which an interrupted call must wait longer than on the tape to be another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +188,12 @@ class ServedCall:
         if end is None:
             await player.reel.wait_for_ever()
             raise AssertionError("a call without an end on the tape cannot return")
-        await player.reel.wait_async(end)
+        began = player.clock.elapsed()
+        try:
+            await player.reel.wait_async(end)
+        except asyncio.CancelledError:
+            self._compare_limit(player.clock.elapsed() - began, end)
+            raise
         if end.how in NOT_GIVEN:
             self._without_end()
         self._note_usage()
@@ -196,6 +206,19 @@ class ServedCall:
             known: dict[str, Any] = {name: end.usage[name] for name in USAGE if name in end.usage}
             execution.set(**known)
             repeat(execution, end.used)
+
+    def _compare_limit(self, seconds: float, end: Given) -> None:
+        """Report a call that was interrupted on the tape, and waits much longer here for that."""
+        recorded = (end.at - self._call.at) / 1e6
+        if end.how != "cancelled" or seconds < max(2 * recorded, recorded + MIN_LONGER):
+            return
+        call = self._call
+        detail = f"it was interrupted after {seconds:.3g} s, and after {recorded:.3g} s on the tape"
+        # The program handles the interruption; the end of the replay block raises the divergence.
+        with suppress(DivergenceError):
+            self._player.differs(
+                Divergence("stream", call.name, call.name, 0, detail=detail, call_kind=call.kind)
+            )
 
     def _without_end(self) -> None:
         """Report a call that was interrupted on the tape but not in this run."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import subprocess
 import sys
 import threading
 import types
@@ -137,7 +138,68 @@ def _pydantic_ai() -> Callable[[str], Any]:
     return lambda text: asyncio.run(pay(text))
 
 
-FRAMEWORKS = [_langchain, _langchain_async, _agents, _pydantic_ai]
+def _pydantic_ai_output() -> Callable[[str], Any]:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    def answer(messages: Any, info: Any) -> ModelResponse:
+        amount = 2 if "argument" in changed else 1
+        name = info.output_tools[0].name
+        return ModelResponse(parts=[ToolCallPart(name, {"amount": amount}, tool_call_id="c1")])
+
+    def wire(amount: int) -> str:
+        """Send money."""
+        sent.append(amount)
+        return f"sent {amount}"
+
+    agent = Agent(FunctionModel(answer), output_type=wire)
+
+    @traced_agent("payer")
+    async def pay(text: str) -> Any:
+        return (await agent.run(text)).output
+
+    return lambda text: asyncio.run(pay(text))
+
+
+def _mcp(wrapped: bool = False) -> Callable[[str], Any]:
+    import mcp
+    from mcp.server.mcpserver import MCPServer
+
+    from tracereel.integrations.mcp import wrap
+
+    server = MCPServer("bank")
+
+    @server.tool()
+    def wire(amount: int) -> str:
+        """Send money."""
+        sent.append(amount)
+        return f"sent {amount}"
+
+    @traced_agent("payer")
+    async def pay(text: str) -> Any:
+        async with mcp.Client(server) as client:
+            if wrapped:
+                wrap(client)
+            found = await client.call_tool("wire", {"amount": 2 if "argument" in changed else 1})
+            return found.content[0].text
+
+    return lambda text: asyncio.run(pay(text))
+
+
+def _mcp_wrapped() -> Callable[[str], Any]:
+    return _mcp(wrapped=True)
+
+
+FRAMEWORKS = [
+    _langchain,
+    _langchain_async,
+    _agents,
+    _pydantic_ai,
+    _pydantic_ai_output,
+    _mcp,
+    _mcp_wrapped,
+]
 
 
 @pytest.fixture(params=FRAMEWORKS, ids=lambda made: made.__name__.strip("_"))
@@ -204,7 +266,10 @@ def test_the_tool_is_refused_outside_of_the_replay(program: Any, tape: Tape) -> 
 
     assert sent == []
     assert raised
-    assert isinstance(raised[0], NotAllowedError)
+    error = raised[0]
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, NotAllowedError)
 
 
 def test_a_traced_function_is_the_boundary_itself(taped: Any) -> None:
@@ -239,6 +304,67 @@ def test_a_framework_that_cannot_be_served_stops_the_replay(
 def test_a_framework_that_is_imported_during_a_guarded_run_is_refused(tmp_path: Path) -> None:
     with replay_guard.installed(), pytest.raises(NotAllowedError, match="CrewAI is in use"):
         __import__("crewai")
+
+
+def test_a_framework_that_is_imported_in_a_replayed_run_is_refused(tape: Tape) -> None:
+    with pytest.raises(NotAllowedError, match="CrewAI is in use"), tracereel.replay(tape):
+        __import__("crewai")
+
+    with pytest.raises(ModuleNotFoundError):
+        __import__("crewai")
+
+
+IMPORTS_LATER = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.support.replay_trial import recording
+from tracereel.tape import parse
+
+if sys.argv[1] == "record":
+    import payer
+    with recording() as events:
+        payer.pay("pay")
+    parse(events).save("run.tape.ndjson")
+else:
+    import tracereel
+    from tracereel.tape import load
+    with tracereel.replay(load("run.tape.ndjson")) as run:
+        run.call()
+    print(run.report.verdict)
+"""
+PAYER = """
+from langchain_core.tools import tool
+from tracereel import traced_agent
+
+
+@tool
+def wire(amount: int) -> str:
+    \"\"\"Send money.\"\"\"
+    print("sent")
+    return "sent"
+
+
+@traced_agent("payer")
+def pay(text: str) -> str:
+    return wire.invoke({"amount": 1})
+"""
+
+
+def test_a_framework_that_the_replayed_program_imports_is_served(tmp_path: Path) -> None:
+    (tmp_path / "payer.py").write_text(PAYER)
+    script = IMPORTS_LATER.format(root=str(Path(__file__).parents[3]))
+    done = [
+        subprocess.run(
+            [sys.executable, "-c", script, what],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for what in ("record", "replay")
+    ]
+
+    assert done == [["sent"], ["same"]]
 
 
 def test_an_unknown_version_of_a_framework_stops_the_replay(

@@ -1,6 +1,7 @@
 """What a recorded run does outside of its recorded calls makes it partly replayable."""
 
 import asyncio
+import multiprocessing
 import os
 import socket
 import sqlite3
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def _program(_port: int, _folder: Path) -> None:
     subprocess.run([sys.executable, "-c", ""], check=True)
 
 
+def _process(_port: int, _folder: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=abs, args=(1,))
+    process.start()
+    process.join()
+
+
 def _database(_port: int, folder: Path) -> None:
     sqlite3.connect(folder / "shop.db").close()
 
@@ -76,6 +83,7 @@ EFFECTS = {
     _remove: "a file is changed:",
     _program: f"a program is started: {sys.executable}",
     _database: "a database is opened:",
+    _process: "a process is started",
     _in_thread: "a file is written:",
 }
 Effect = Callable[[int, Path], None]
@@ -238,6 +246,32 @@ def test_a_call_in_a_thread_without_the_context_is_listed() -> None:
     assert tape.outside == (
         "outside of recorded calls: tool look, in thread lost_0, which has no context of the run",
     )
+
+
+def test_a_call_in_a_pool_that_was_there_before_is_listed() -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="early") as pool:
+        pool.submit(int).result()
+
+        @traced_agent("spreads")
+        def spreads() -> list[str]:
+            return [pool.submit(look, "a").result()]
+
+        tape = taped(spreads)
+        (found,) = tape.outside
+        assert "tool look, in thread early_0, which has no context of the run" in found
+        assert pool.submit(look, "b").result() == "b"
+
+
+def test_work_for_other_processes_is_listed() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as workers:
+        workers.submit(abs, 1).result()
+
+        @traced_agent("spreads")
+        def spreads() -> int:
+            return workers.submit(abs, -1).result()
+
+        (found,) = taped(spreads).outside
+    assert "work is handed to a process: ProcessPoolExecutor" in found
 
 
 def test_threads_with_the_context_are_part_of_the_run() -> None:

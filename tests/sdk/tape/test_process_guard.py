@@ -30,8 +30,9 @@ def test_without_a_replay_every_place_calls_its_tool(shop: Shop) -> None:
 
     called = shop.called()
     assert done.returncode == 0, done.stderr
-    # The framework's tool is called twice, the run's own once; the connection has no line.
-    assert called.count("\n") == len(PLACES) + 1, called
+    # The framework's tool and the place with a cleared environment call twice, the run's own tool
+    # once; the connection has no line.
+    assert called.count("\n") == len(PLACES) + 2, called
     assert called.endswith("moneymoney")
 
 
@@ -205,6 +206,91 @@ CONNECTED = textwrap.dedent(
         assert server.recv(100) == b"money"
     """
 )
+
+
+OLDER = textwrap.dedent(
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    import pytest
+    import shop
+
+    context = multiprocessing.get_context("fork")
+    workers = ProcessPoolExecutor(1, mp_context=context)
+    workers.submit(shop.in_child)
+    pool = context.Pool(1)
+    jobs, done = context.Queue(), context.Queue()
+
+
+    def serve():
+        while jobs.get():
+            shop.in_child()
+            done.put(None)
+
+
+    context.Process(target=serve, daemon=True).start()
+    WAYS = {
+        "executor": lambda: workers.submit(shop.in_child).result(),
+        "pool": lambda: pool.apply(shop.in_child),
+        "queue": lambda: (jobs.put(1), done.get()),
+    }
+
+
+    def test_the_processes_call_the_tool_without_a_replay():
+        for way in WAYS.values():
+            way()
+
+
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.tracereel_tape("run.tape.ndjson")
+    def test_run(tape_run, monkeypatch, way):
+        monkeypatch.setattr(shop, "elsewhere", WAYS[way])
+        tape_run.call()
+
+
+    def test_the_processes_still_work():
+        assert pool.apply(abs, (-1,)) == 1
+    """
+)
+
+
+def test_a_process_that_was_started_before_gets_no_work(shop: Shop) -> None:
+    (shop.folder / "test_shop.py").write_text(OLDER)
+    done = shop.pytest()
+
+    assert "3 failed, 2 passed" in done.stdout, done.stdout
+    assert done.stdout.count("that was started before the replay") >= 3
+    # The first job and those of the test without a replay; not those of the replay.
+    assert shop.called() == "none 4\n" * 4
+
+
+WITHIN = textwrap.dedent(
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    import pytest
+    import shop
+
+    workers = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+
+
+    @pytest.mark.parametrize("turn", [1, 2])
+    @pytest.mark.tracereel_tape("run.tape.ndjson")
+    def test_run(tape_run, monkeypatch, turn):
+        monkeypatch.setattr(shop, "elsewhere", lambda: workers.submit(abs, -1).result())
+        tape_run.call()
+        assert tape_run.report.identical, str(tape_run.report)
+    """
+)
+
+
+def test_a_process_of_an_earlier_replay_gets_work(shop: Shop) -> None:
+    (shop.folder / "test_shop.py").write_text(WITHIN)
+    done = shop.pytest()
+
+    assert "2 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("place", ["here", "thread", "queue"] if FULL else ["queue"])
