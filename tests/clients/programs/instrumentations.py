@@ -21,6 +21,11 @@ def chat(server):
     scene.play_chat(server)
 
 
+def parallel(server):
+    """Play two calls at the same time with OpenAI's chat completions."""
+    scene.play_parallel(server)
+
+
 def anthropic(server):
     """Play the scene with Anthropic's client."""
     scene.play_anthropic(server)
@@ -166,6 +171,9 @@ PROGRAMS = {
         anthropic, OI_ANTHROPIC, GENAI_ANTHROPIC, root="weather", **scene.LATEST
     ),
     "both-openai": instrumented(chat, OI_OPENAI, GENAI_OPENAI, root="weather", **scene.LATEST),
+    "both-parallel": instrumented(
+        parallel, OI_OPENAI, GENAI_OPENAI, root="weather", **scene.LATEST
+    ),
     "logfire-openai": logfire("openai", play=chat, root="weather"),
     "logfire-anthropic": logfire("anthropic", play=anthropic, root="weather"),
     "logfire-agents": logfire("openai_agents", play=openai_agents),

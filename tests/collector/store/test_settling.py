@@ -31,7 +31,7 @@ CALL = {
     "gen_ai.usage.output_tokens": 6,
 }
 SLOW_STORE = settings(
-    max_examples=6,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -298,7 +298,10 @@ def settled_totals(store, client):
 @SLOW_STORE
 @given(
     client=st.sampled_from(
-        ["both-openinference", "both-anthropic", "both-openai", "both-genai", "logfire-openai"]
+        [
+            *("both-openinference", "both-anthropic", "both-openai", "both-genai"),
+            *("both-parallel", "logfire-anthropic", "logfire-openai"),
+        ]
     ),
     shuffled=st.randoms(use_true_random=False),
     parts=st.integers(1, 3),
@@ -329,6 +332,9 @@ def test_splitting_reordering_repeating_and_delaying_spans_changes_no_total(
         ("both-openai", "opentelemetry.instrumentation.genai"),
         ("both-anthropic", "com.anthropic"),
         ("both-anthropic", "openinference"),
+        ("both-parallel", "openinference"),
+        ("both-parallel", "opentelemetry.instrumentation.genai"),
+        ("logfire-anthropic", "com.anthropic"),
         # One of OpenLIT's failed calls failed in a request over HTTP.
         ("openlit", "instrumentation.httpx"),
     ],
