@@ -24,6 +24,7 @@ from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search, SearchQuery
 from tracereel_collector.query.store_reader import read_rows
 from tracereel_collector.query.trace import Traces, document_of
+from tracereel_collector.store.price_names import find_prices
 from tracereel_collector.store.prices import known_prices, load_prices
 from tracereel_collector.store.sql import query
 
@@ -99,14 +100,15 @@ class Shown:
         insert(store, Kind.SPANS, self.tenant, spans)
         insert(store, Kind.LOGS, self.tenant, logs)
         settle_all(store)
+        find_prices(store)
         self._reader = RunReader(store)
         self._spans = self._content_spans()
 
     def _content_spans(self):
-        statement = query("step_spans").replace("AND SpanId IN {span_ids:Array(String)}", "")
+        of_all = query("step_spans").replace("AND SpanId IN {span_ids:Array(String)}", "")
         rows = read_rows(
             self.store,
-            statement.replace("LIMIT 1", "LIMIT 1 BY TraceId, SpanId"),
+            of_all,
             ContentSpan,
             tenant=self.tenant,
             trace_ids=sorted(self.of_trace),

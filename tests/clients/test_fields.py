@@ -81,6 +81,20 @@ def test_two_instrumentations_count_each_call_once(client):
     assert sum(tokens for _, tokens, *_ in totals) in (450, 600, 770)
 
 
+def test_two_calls_at_the_same_time_stay_two():
+    spans = [
+        (scope.scope.name, span.start_time_unix_nano, span.end_time_unix_nano)
+        for resource in fields.spans_of("both-parallel").resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+        if "weather" not in span.name
+    ]
+    pairs = [(a, b) for a in spans for b in spans if a < b and a[0] == b[0] and b[1] < a[2]]
+
+    assert len(pairs) == 2  # of each instrumentation
+    assert [each["list"][:2] for each in REVIEWED["both-parallel"]["totals"]] == [[4, 450]]
+
+
 @pytest.mark.parametrize("client", [each for each in fields.CLIENTS if REVIEWED[each]["agent"]])
 def test_an_agent_has_the_model_calls_below_it(client):
     tokens = sum(each["list"][1] for each in REVIEWED[client]["totals"])

@@ -3,6 +3,7 @@
 This is the one definition of "calls" for every reader. With two instrumentations on at once, a call has
 several spans. They are recognised by ancestry, by the provider's id of the answer, and, only between
 different instrumentation scopes, by time: one lies within the other, with the same model and usage.
+A point in time with usage describes the streamed call of its scope that ended before it.
 """
 
 import re
@@ -17,7 +18,7 @@ from tracereel_collector.store.dialects.names import DIRECT_KINDS
 MAX_ABOVE: Final = 64
 """Maximum spans between a call and the call around it, and between a call and its agent."""
 MAX_ALIKE: Final = 500
-"""Maximum calls of one usage in a trace that are compared by time; others are counted."""
+"""Maximum calls of a trace, of one usage or streamed, that are compared by time; others are counted."""
 _BESIDE_NAME: Final = re.compile(r"^.*/|[-@](\d{8}|\d{4}-\d\d-\d\d|latest)$")
 """Path and date in the name of a model."""
 _OF_ITS_OWN: Final = frozenset(
@@ -60,7 +61,7 @@ class Calls(msgspec.Struct, frozen=True):
     """Calls of a run, each once."""
 
     repeats: Mapping[Hashable, Hashable]
-    """Span that is counted for each span that describes the same call."""
+    """Span that is counted for each span that describes the same call, or its failure."""
     agents: Mapping[Hashable, str]
     """Agent of each counted call, as far as it is known."""
 
@@ -72,12 +73,15 @@ def calls_of(spans: Iterable[CallSpan]) -> Calls:
     found = _CallSearch(by_key)
     if len(calls) > 1:
         found.by_ancestry(calls)
+        found.by_point([call for call in calls if call.key not in found.repeats])
         found.by_answer([call for call in calls if call.key not in found.repeats])
         found.by_time([call for call in calls if call.key not in found.repeats])
     repeats = {key: found.counted(key) for key in found.repeats}
     agents = {call.key: found.agents[call.key] for call in calls}
     for key in sorted(repeats, key=lambda each: _order(by_key[each])):
         agents[repeats[key]] = agents[repeats[key]] or agents[key]
+    failed = {each.key: found.failed_around(each) for each in by_key.values() if each.is_failed}
+    repeats |= {key: found.counted(call) for key, call in failed.items() if call is not None}
     return Calls(
         repeats, {key: agent for key, agent in agents.items() if agent and key not in repeats}
     )
@@ -137,6 +141,36 @@ class _CallSearch:
                 self._answers[outer.key] = next(
                     filter(None, (self._answers[each.key] for each in inside[outer.key])), ""
                 )
+
+    def by_point(self, calls: Sequence[CallSpan]) -> None:
+        """Find calls whose usage is logged after their span, at the end of a stream (Logfire)."""
+        begun = [each for each in self._by_key.values() if each.is_call and each.tokens is None]
+        begun.sort(key=lambda each: (each.ended, _order(each)))
+        points = [each for each in calls if each.began == each.ended and each.tokens is not None]
+        taken: set[Hashable] = set()
+        for point in points[:MAX_ALIKE]:
+            for each in reversed(begun[:MAX_ALIKE]):
+                if (
+                    each.ended <= point.began
+                    and self.counted(each.key) not in taken
+                    and not each.is_failed
+                    and (each.scope, each.trace) == (point.scope, point.trace)
+                    and _same_model(each, point)
+                ):
+                    known = self._by_key[self.counted(each.key)]
+                    taken |= {known.key, point.key}
+                    if known.tokens is None:
+                        self.repeats[known.key] = point.key
+                    else:
+                        self.repeats[point.key] = known.key
+                    break
+
+    def failed_around(self, span: CallSpan) -> Hashable | None:
+        """Return the failed call in which a span failed that is no call, like a request over HTTP."""
+        if span.is_call or span.is_own or span.kind in _OF_ITS_OWN:
+            return None
+        around = self._call_around(span)
+        return around.key if around is not None and around.is_failed else None
 
     def by_answer(self, calls: Sequence[CallSpan]) -> None:
         """Find calls with one answer."""

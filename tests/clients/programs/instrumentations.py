@@ -1,7 +1,7 @@
 """Instrumentations of model clients: OpenTelemetry's, OpenInference's, OpenLLMetry's, Logfire."""
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from tests.clients.programs import scene
 
@@ -19,6 +19,11 @@ GENAI_AGENTS = f"{OTEL}.genai.openai_agents:OpenAIAgentsInstrumentor"
 def chat(server):
     """Play the scene with OpenAI's chat completions."""
     scene.play_chat(server)
+
+
+def parallel(server):
+    """Play two calls at the same time with OpenAI's chat completions."""
+    scene.play_parallel(server)
 
 
 def anthropic(server):
@@ -92,7 +97,7 @@ def instrumented(play, *instrumentors, root="", **environ):
     return run
 
 
-def logfire(*instruments, play):
+def logfire(*instruments, play, root=""):
     """Return a program with Logfire."""
 
     def run(server):
@@ -110,7 +115,8 @@ def logfire(*instruments, play):
         )
         for each in instruments:
             getattr(logfire, f"instrument_{each}")()
-        play(server)
+        with logfire.span(root) if root else nullcontext():
+            play(server)
 
     return run
 
@@ -165,8 +171,11 @@ PROGRAMS = {
         anthropic, OI_ANTHROPIC, GENAI_ANTHROPIC, root="weather", **scene.LATEST
     ),
     "both-openai": instrumented(chat, OI_OPENAI, GENAI_OPENAI, root="weather", **scene.LATEST),
-    "logfire-openai": logfire("openai", play=chat),
-    "logfire-anthropic": logfire("anthropic", play=anthropic),
+    "both-parallel": instrumented(
+        parallel, OI_OPENAI, GENAI_OPENAI, root="weather", **scene.LATEST
+    ),
+    "logfire-openai": logfire("openai", play=chat, root="weather"),
+    "logfire-anthropic": logfire("anthropic", play=anthropic, root="weather"),
     "logfire-agents": logfire("openai_agents", play=openai_agents),
     "traceloop-openai": traceloop(chat),
     "traceloop-langchain": traceloop(langchain),

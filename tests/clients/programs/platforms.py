@@ -127,8 +127,11 @@ def litellm_otel(server):
 
 def litellm_openinference(server):
     """OpenInference's instrumentation of LiteLLM."""
+    from openinference.instrumentation import using_attributes
+
     scene.Provider(server).instrument("openinference.instrumentation.litellm:LiteLLMInstrumentor")
-    _litellm(server)
+    with using_attributes(session_id=scene.SESSION, user_id=scene.USER):
+        _litellm(server)
 
 
 def _litellm(server):

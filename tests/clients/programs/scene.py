@@ -2,6 +2,8 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 SESSION, USER, AGENT = "talk-1", "user-1", "guide"
 MODEL = "gpt-4o-mini"
@@ -93,6 +95,22 @@ def play_chat(server, client=None, tool=get_weather):
     answered = {"role": "tool", "tool_call_id": call.id, "content": json.dumps(result)}
     said = message.model_dump(exclude_none=True)
     create(model=MODEL, messages=[*ASKED, said, answered], tools=CHAT_TOOLS)
+    chunks = create(
+        model=MODEL, messages=ASKED, stream=True, stream_options={"include_usage": True}
+    )
+    for _ in chunks:
+        pass
+    fail(lambda: create(model=BROKEN, messages=ASKED))
+
+
+def play_parallel(server):
+    """Play two calls at the same time, a streamed answer and a failing call with OpenAI's client."""
+    create = openai_client(server).chat.completions.create
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(copy_context().run, create, model=MODEL, messages=ASKED) for _ in range(2)
+        ]
+    assert all(each.result().choices for each in both)
     chunks = create(
         model=MODEL, messages=ASKED, stream=True, stream_options={"include_usage": True}
     )

@@ -75,6 +75,48 @@ def test_calls_beside_each_other_with_one_answer_are_one():
     assert found.agents == {"x": "helper"}
 
 
+def test_usage_logged_at_the_end_of_a_stream_is_that_of_the_call_before():
+    """Logfire ends the span of the request when the stream begins, and logs usage when it ends."""
+    request = call("request", end=2, models=("m",))
+    logged = call("log", begin=9, end=9, **ANSWERED)
+
+    assert counted(request, logged) == ["log"]
+    assert counted(request, call("client", "request", scope="b", **ANSWERED), logged) == ["client"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        call("before", end=2, **ANSWERED),
+        call("before", end=2, models=("m",), scope="b"),
+        call("before", end=2, models=("n",)),
+        call("before", end=2, models=("m",), is_failed=True),
+        call("before", begin=10, end=12, models=("m",)),
+    ],
+    ids=["has usage", "other scope", "other model", "failed", "later"],
+)
+def test_usage_at_a_point_in_time_is_of_its_own_beside_other_calls(before):
+    assert len(counted(before, call("log", begin=9, end=9, **ANSWERED))) == 2
+
+
+def test_each_of_two_parallel_streams_has_one_of_two_logs():
+    requests = [call(f"r{n}", end=n, models=("m",)) for n in (1, 2)]
+    logs = [call(f"l{n}", begin=n, end=n, **ANSWERED) for n in (8, 9)]
+
+    assert counted(*requests, *logs) == ["l8", "l9"]
+    inside = [call(f"i{n}", f"r{n}", end=n, models=("m",)) for n in (1, 2)]
+    assert counted(*requests, *inside, *logs) == ["l8", "l9"]
+
+
+def test_what_failed_inside_of_a_failed_call_is_no_failure_beside_it():
+    call_ = call("call", is_failed=True)
+    request = span("http", "call", is_failed=True)
+
+    assert calls_of((call_, request)).repeats == {"http": "call"}
+    assert calls_of((call("call"), request)).repeats == {}
+    assert calls_of((call_, span("http", "call", is_failed=True, kind="tool"))).repeats == {}
+
+
 def test_an_answer_is_known_by_the_call_around_the_one_that_is_counted():
     spans = (
         call("outer", response_id="r1", **ANSWERED),

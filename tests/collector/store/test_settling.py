@@ -31,7 +31,7 @@ CALL = {
     "gen_ai.usage.output_tokens": 6,
 }
 SLOW_STORE = settings(
-    max_examples=6,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -297,7 +297,12 @@ def settled_totals(store, client):
 
 @SLOW_STORE
 @given(
-    client=st.sampled_from(["both-openinference", "both-anthropic", "both-openai", "both-genai"]),
+    client=st.sampled_from(
+        [
+            *("both-openinference", "both-anthropic", "both-openai", "both-genai"),
+            *("both-parallel", "logfire-anthropic", "logfire-openai"),
+        ]
+    ),
     shuffled=st.randoms(use_true_random=False),
     parts=st.integers(1, 3),
 )
@@ -327,6 +332,11 @@ def test_splitting_reordering_repeating_and_delaying_spans_changes_no_total(
         ("both-openai", "opentelemetry.instrumentation.genai"),
         ("both-anthropic", "com.anthropic"),
         ("both-anthropic", "openinference"),
+        ("both-parallel", "openinference"),
+        ("both-parallel", "opentelemetry.instrumentation.genai"),
+        ("logfire-anthropic", "com.anthropic"),
+        # One of OpenLIT's failed calls failed in a request over HTTP.
+        ("openlit", "instrumentation.httpx"),
     ],
 )
 def test_a_second_instrumentation_changes_no_total(migrated, client, without):

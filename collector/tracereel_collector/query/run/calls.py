@@ -10,12 +10,12 @@ from tracereel_collector.store.dialects.names import DIRECT_KINDS
 from tracereel_collector.store.rollups import OWN_SCOPE
 
 Repeated = frozenset[int]
-"""Steps whose call another step also describes, by `id(step)`."""
+"""Steps whose call, or its failure, another step also describes, by `id(step)`."""
 
 
 def repeated_calls(steps: Sequence[RunStep]) -> Repeated:
-    """Return the model calls that are not counted."""
-    if sum(step.kind == "llm" for step in steps) < 2:
+    """Return the model calls that are not counted, and what failed inside of failed ones."""
+    if not any(step.kind == "llm" for step in steps):
         return frozenset()
     keys: dict[int, str] = {}
     taken: dict[str, int] = {}

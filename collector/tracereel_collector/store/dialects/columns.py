@@ -17,6 +17,8 @@ from tracereel_collector.store.dialects.names import (
     FRAMEWORKS,
     KINDS,
     MARKS,
+    NAMED_KINDS,
+    NO_CALLS,
     PROVIDERS,
     SLOTS,
 )
@@ -81,6 +83,23 @@ def kind_of(operation: str) -> str:
     return _translated(operation, KINDS, "'other'")
 
 
+def _by_name(kinds: Iterable[tuple[str, str, str]]) -> str:
+    """Return the branches of a `multiIf` for kinds by scope and name."""
+    return "".join(
+        f"ScopeName = '{scope}' AND match(toString(SpanName), '{pattern}'), '{kind}', "
+        for scope, pattern, kind in kinds
+    )
+
+
+def _said(slot: str, number: int) -> str:
+    """Return SQL for the value of a slot."""
+    value = f"sayings[indexOf(slots, {number})]"
+    if slot != "usage_json":
+        return value
+    as_json = f"replaceAll(replaceAll({value}, 'None', 'null'), '\\'', '\"')"
+    return f"if(startsWith({value}, '{{\\''), {as_json}, {value})"
+
+
 _STEPS: Final[tuple[dict[str, str], ...]] = (
     {
         "codes": f"arrayMap(k -> CAST(transform(k, {array([*_CODES])}, {array([*_CODES.values()])}, 0)"
@@ -94,7 +113,7 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
         " JSONExtractString(p.2), p.2), arraySort(p -> p.1, arrayFilter("
         "p -> p.1 > 0 AND p.2 != '', arrayZip(codes, mapValues(SpanAttributes)))))",
     },
-    {f"said_{slot}": f"sayings[indexOf(slots, {number})]" for slot, number in _NUMBERS.items()},
+    {f"said_{slot}": _said(slot, number) for slot, number in _NUMBERS.items()},
     {
         "kind_word": "lower(said_kind)",
         "marked_kind": _translated("lower(said_mark)", MARKS, "''"),
@@ -126,11 +145,13 @@ _STEPS: Final[tuple[dict[str, str], ...]] = (
     {
         "call_kind": f"""multiIf(
             said_announcement = 'pending_span', '',
+            {_by_name(NO_CALLS)}
             said_mcp_method != '' AND (kind_word = '' OR SpanKind = 'Server'), 'mcp',
             kind_word != '', {kind_of("kind_word")},
             said_tool != '', 'tool',
             marked_kind != '', marked_kind,
             concat(said_model_requested, said_model_served, said_model, asked_in_json) != '', 'llm',
+            {_by_name(NAMED_KINDS)}
             '')""",
         "sent_prompt": _count("prompt_tokens", "input", "input_tokens", "prompt_tokens"),
         "completion": _count("completion_tokens", "output", "output_tokens", "completion_tokens"),
@@ -187,6 +208,7 @@ _BARE_MODEL: Final = f"if(call_kind IN {DIRECT_KINDS!r}, said_bare_model, '')"
 _NAME_OF_AGENT: Final = r"^(invoke_agent |agent_run \\[)|(\\]|\\.run|\\.agent|\\._execute_core)$"
 """Pattern of what frameworks add to an agent's name in the name of its span."""
 _NAMES_AGENTS: Final = (
+    "gcp.vertex.agent",
     "langfuse-sdk",
     "mlflow.tracing.provider",
     "openinference.instrumentation.smolagents",

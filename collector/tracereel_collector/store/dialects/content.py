@@ -95,7 +95,7 @@ DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
 """Event whose attributes are those of a model call."""
 FIRST_TOKEN_EVENTS: Final = (
     *("First Token Stream Event", "gen_ai.content.completion.chunk"),
-    *("llm.content.completion.chunk", "ai.stream.firstChunk"),
+    *("llm.content.completion.chunk", "ai.stream.firstChunk", "mlflow.chunk.item.0"),
 )
 """Span events at the first part of a streamed answer."""
 

@@ -122,6 +122,8 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "gen_ai.usage.raw",
         "mlflow.chat.tokenUsage",
         "langsmith.metadata.usage_metadata",
+        # LiteLLM sends Python's text of it.
+        "metadata.usage_object",
     ),
     "input_details_json": ("gen_ai.usage.input_token_details",),
     "output_details_json": ("gen_ai.usage.output_token_details",),
@@ -143,6 +145,7 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "lk.agent_name",
         "langsmith.metadata.lc_agent_name",
         "traceloop.association.properties.lc_agent_name",
+        "ai.telemetry.functionId",
         "gen_ai.agent.id",
     ),
     # Metadata of LangChain in one JSON object.
@@ -156,7 +159,6 @@ SLOTS: Final[dict[str, tuple[str, ...]]] = {
         "traceloop.workflow.name",
         "pipeline.type",
         "langfuse.trace.name",
-        "ai.telemetry.functionId",
     ),
     "session": (
         "gen_ai.conversation.id",
@@ -287,6 +289,19 @@ MARKS: Final[dict[str, tuple[str, ...]]] = {
     "workflow": ("openai agents trace: {name}", "interaction"),
 }
 """Values of the slot `mark` for each canonical kind, in lower case; others have no meaning."""
+
+NAMED_KINDS: Final = (
+    # Google ADK 1 sends no attributes about agents, nor about calls that failed.
+    ("gcp.vertex.agent", r"^agent_run \\[", "agent"),
+    ("gcp.vertex.agent", r"^call_llm$", "llm"),
+)
+"""Scope, pattern of the span's name, and kind of spans that no attribute describes."""
+
+NO_CALLS: Final = (
+    # LlamaIndex puts the request together in a span of kind LLM.
+    ("openinference.instrumentation.llama_index", r"\\._prepare_chat_with_tools$", "step"),
+)
+"""The same for spans whose attributes name another kind."""
 
 DIRECT_KINDS: Final = ("llm", "embedding", "rerank")
 """Kinds whose usage is their own. That of other kinds is the sum of their children."""
