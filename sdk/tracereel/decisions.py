@@ -2,9 +2,11 @@
 
 import functools
 import inspect
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
+from itertools import islice
 from typing import Any, Final, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from tracereel import semconv
@@ -26,6 +28,7 @@ _OUTCOME: Final = ("chosen", "output_data", "confidence", "category", "reasoning
 """Fields that are the outcome of a decision on a tape."""
 _SCORES: Final = ("score", "confidence", "probability")
 """Fields of a candidate that hold its score."""
+_VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), range)
 _MAX_CANDIDATES: Final = 1_000
 _NODES: Final = 200
 _CHARS: Final = 4_096
@@ -43,7 +46,8 @@ class DecisionFields(TypedDict, total=False):
     duration_ms: float | None
     was_cached: bool
     cache_hit_key: str | None
-    candidates: Sequence[Any] | None
+    candidates: Sequence[Any] | Mapping[Any, float] | None
+    """Candidates, or each with its score."""
     chosen: Any
     scores: Mapping[Any, float] | Sequence[float | None] | None
     """Scores of the candidates, by candidate or in their order."""
@@ -69,7 +73,7 @@ def _compared(decision_type: str, fields: dict[str, Any]) -> None:
     recorder = _recorder.active()
     if recorder is not None and recorder.tape is not None:
         outcome = {name: fields[name] for name in _OUTCOME if fields.get(name) is not None}
-        execution, given = context.current_execution(), fields.get("candidates")
+        execution, given = context.current_execution(), _offered(fields.get("candidates"))
         recorder.tape.decided(execution, decision_type, outcome, given)
 
 
@@ -142,9 +146,14 @@ def _scored(
 ) -> tuple[list[Any] | None, list[float | None] | None]:
     """Return the candidates and their scores in the same order, each None if not given."""
     real, most = values.real, _MAX_CANDIDATES
-    by_candidate = scores if isinstance(scores, dict) else None
+    candidates, scores = _listed(candidates), _listed(scores)
+    if scores is None and _are_scores(candidates):
+        candidates, scores = None, candidates
+    by_candidate = None
+    if issubclass(type(scores), dict):
+        by_candidate = dict(islice(dict.items(cast("dict[Any, Any]", scores)), most))
     if candidates is None:
-        found = None if by_candidate is None else list(by_candidate)[:most]
+        found = None if by_candidate is None else list(by_candidate)
     elif safe_access.is_sequence(candidates):
         found = safe_access.items(candidates, most)
     else:
@@ -162,6 +171,34 @@ def _scored(
         read = (safe_access.attributes(each, _SCORES) for each in found)
         numbers = [real(next(iter(each.values()), None)) for each in read]
     return found, numbers if any(each is not None for each in numbers) else None
+
+
+def _listed(given: object) -> object:
+    """Return the first items of a view of a dictionary, a range or a NumPy array, else the value."""
+    kind = type(given)
+    if kind is list or given is None:
+        return given
+    with guard.Guard("decision"):
+        if issubclass(kind, _VIEWS):
+            return list(islice(cast("Sequence[Any]", given), _MAX_CANDIDATES))
+        array: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
+        if array is not None and issubclass(kind, array):
+            return array.ravel(given)[:_MAX_CANDIDATES].tolist()
+    return given
+
+
+def _are_scores(candidates: object) -> bool:
+    """Return whether candidates were given as a dictionary of their scores."""
+    if not issubclass(type(candidates), dict):
+        return False
+    first = list(islice(dict.values(cast("dict[Any, Any]", candidates)), _MAX_CANDIDATES))
+    return bool(first) and all(values.real(score) is not None for score in first)
+
+
+def _offered(candidates: object) -> object:
+    """Return the candidates for a tape."""
+    found = _listed(candidates)
+    return list(dict.keys(cast("dict[Any, Any]", found))) if _are_scores(found) else found
 
 
 def _derived(
@@ -345,7 +382,7 @@ def _forced(decision_type: str) -> tuple[bool, Any]:
 def _decided(decision_type: str, result: object, decision: Decision | None) -> None:
     recorder = _recorder.active()
     if recorder is not None and recorder.tape is not None:
-        candidates = decision.candidates(result) if decision is not None else None
+        candidates = _offered(decision.candidates(result)) if decision is not None else None
         recorder.tape.decided(context.current_execution(), decision_type, result, candidates)
 
 

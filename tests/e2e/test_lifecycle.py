@@ -161,6 +161,27 @@ def test_a_second_signal_stops_at_once_and_prints_no_traceback(new_collector):
     assert "Traceback" not in "\n".join(collector.output)
 
 
+SIGNAL_WHILE_A_THREAD_STARTS = """
+import os, signal, sys, threading
+
+def trace(frame, event, arg):
+    if frame.f_code is threading.Thread.start.__code__ and frame.f_locals["self"].name == "stopping":
+        sys.settrace(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.settrace(trace)
+"""
+
+
+def test_a_second_signal_while_the_first_is_handled_prints_no_traceback(new_collector, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(SIGNAL_WHILE_A_THREAD_STARTS)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    collector = new_collector(arguments=("--workers", "1"), environ={"PYTHONPATH": path}).start()
+
+    assert collector.stop(signal.SIGINT) == 0
+    assert "Traceback" not in "\n".join(collector.output)
+
+
 @pytest.mark.parametrize("moment", ["at once", "while the store starts"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_start_stops_in_order_too(new_collector, number, moment):

@@ -205,6 +205,15 @@ def test_a_retry_says_whether_it_succeeded(document):
     ]
 
 
+def test_a_pipeline_without_a_plan_begins_with_the_agents_that_ran(document):
+    (started,) = details(document, "agent.pipeline.started")
+    (closed,) = details(document, "agent.pipeline.completed")
+
+    assert started["agent_sequence"] == ["parsing_agent", "regex_parsing_agent", "temporal_agent"]
+    assert started["sequence_length"] == 3
+    assert closed["agent_sequence"] == started["agent_sequence"]
+
+
 def test_the_tree_has_the_outcome_of_the_fallback(collector, document):
     tree = http("GET", f"{collector.url}/v1/traces/{document['trace_id']}").json()
     (primary,) = [
@@ -259,6 +268,8 @@ def test_outcomes_of_a_run_that_is_read_in_pages_are_those_of_the_whole_run(
 
     assert page["summary"]["in_short"] is True
     assert paged == whole
+    (started,) = [each for each in paged.values() if each["event_type"].endswith("e.started")]
+    assert started["sequence_length"] == len(started["agent_sequence"]) > 10
     assert {each.get("retry_successful") for each in paged.values()} == {None, True, False}
     assert {each.get("fallback_successful") for each in paged.values()} == {None, True, False}
 

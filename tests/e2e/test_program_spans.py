@@ -174,6 +174,7 @@ elif how == "a provider without processors":
 @tracereel.traced_tool("search")
 def search():
     trace.get_current_span().add_event("searched", {"hits": 3})
+    trace.get_current_span().record_exception(ValueError("no hits"), {"query": "x"})
 
 
 @tracereel.traced_agent("parsing_agent", trace_id=name)
@@ -198,16 +199,17 @@ def test_events_that_a_program_adds_to_the_sdks_own_span_are_shown(collector, tm
         found = answer.json() if answer.status == 200 else None
         # The events of spans may arrive before the last event.
         is_closed = found and found["timeline"][-1]["event"] == "agent.execution.completed"
-        return found if is_closed and found["summary"]["span_events"] == 2 else None
+        return found if is_closed and found["summary"]["span_events"] == 3 else None
 
     document = wait_until(whole, timeout=30)
     summary, timeline = document["summary"], document["timeline"]
     assert (summary["retries"], summary["decisions"]) == (1, 1)
-    assert summary["total_events"] == len(timeline) == 6
+    assert summary["total_events"] == len(timeline) == 7
     assert [each["event"].removeprefix("agent.") for each in timeline] == [
         "execution.started",
         "otel.span_event",
         "decision.recorded",
+        "otel.span_event",
         "otel.span_event",
         "tool.called",
         "execution.completed",
@@ -218,12 +220,25 @@ def test_events_that_a_program_adds_to_the_sdks_own_span_are_shown(collector, tm
         for step in tree["steps"]
         if step.get("span_events")
     }
+    raised = marks["search"][1][1]
+    assert raised.pop("exception.stacktrace").endswith("ValueError: no hits\n")
     assert marks == {
         "parsing_agent": [("retry_attempted", {"attempt": 2, "error": "timeout"})],
-        "search": [("searched", {"hits": 3})],
+        "search": [
+            ("searched", {"hits": 3}),
+            (
+                "exception",
+                {
+                    "exception.type": "ValueError",
+                    "exception.message": "no hits",
+                    "exception.escaped": "False",
+                    "query": "x",
+                },
+            ),
+        ],
     }
     for step in tree["steps"]:
         alone = http("GET", f"{collector.url}/v1/traces/{name}?step={step['id']}&alone=1").json()
-        shown = [(each["name"], each["attributes"]) for each in alone["step"]["span_events"]]
-        assert shown == marks[step["name"]]
+        shown = [each["name"] for each in alone["step"]["span_events"]]
+        assert shown == [each for each, _ in marks[step["name"]]]
         assert alone["step"]["event_count"] == step["event_count"]

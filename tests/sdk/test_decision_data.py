@@ -4,6 +4,7 @@ import gc
 import weakref
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from tracereel import (
@@ -66,6 +67,12 @@ def test_the_choice_is_recorded_or_derived(fields: dict[str, object], chosen: ob
             [0.5, 0.25],
         ),
         ({"candidates": "a"}, ["a"], None),
+        ({"candidates": {"a": 0.2, "b": 0.7}}, ["a", "b"], [0.2, 0.7]),
+        ({"candidates": {"name": "a", "price": 3}}, [{"name": "a", "price": 3}], None),
+        ({"candidates": {"a": 1, "b": 2}.keys(), "scores": {"b": 0.7}}, ["a", "b"], [None, 0.7]),
+        ({"candidates": ["a", "b"], "scores": {1: 0.2, 2: 0.7}.values()}, ["a", "b"], [0.2, 0.7]),
+        ({"candidates": range(2), "scores": np.array([0.25, 0.5], "f4")}, [0, 1], [0.25, 0.5]),
+        ({"candidates": np.array(["a", "b"])}, ["a", "b"], None),
         ({"scores": [0.5]}, None, None),
         ({}, None, None),
     ],

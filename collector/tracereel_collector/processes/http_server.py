@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import itertools
 import logging
 import signal
 import socket
@@ -159,9 +160,11 @@ def serve_until_signal(
             server.should_exit = True
 
         stopping = threading.Thread(target=stop_gracefully, name="stopping", daemon=True)
+        received = itertools.count()
 
         def stop(_signal: int, _frame: object) -> None:
-            if stopping.ident is None:
+            # Not `stopping.ident`: a second signal may come while the thread starts.
+            if next(received) == 0:
                 stopping.start()
             else:
                 # Every request that is cut would be logged with a traceback.

@@ -13,7 +13,12 @@ from tracereel_collector.errors import BadRequestError
 from tracereel_collector.query.run.chains import chains_of
 from tracereel_collector.query.run.events import fill_sessions
 from tracereel_collector.query.run.order import time_of
-from tracereel_collector.query.run.outcomes import is_undecided, outcomes_of
+from tracereel_collector.query.run.outcomes import (
+    has_no_plan,
+    is_undecided,
+    outcomes_of,
+    sequence_of,
+)
 from tracereel_collector.query.run.positions import (
     BEFORE_SPANS,
     BEGINNING,
@@ -120,6 +125,7 @@ class ReplayQuery:
         )
         fill_sessions(events, counts.sessions)
         outcomes = self._outcomes(tenant, trace_ids, events)
+        outcomes |= self._sequences(tenant, trace_ids, events)
         entries: list[Entry] = []
         last = Cursor(after.position, after.number)
         given = {"tenant": tenant, "origin": counts.began}
@@ -146,7 +152,7 @@ class ReplayQuery:
 
     def _outcomes(
         self, tenant: str, trace_ids: list[str], events: Sequence[EventRow]
-    ) -> dict[str, dict[str, bool]]:
+    ) -> dict[str, dict[str, Any]]:
         """Return what later events decide about events of a page, by event id."""
         since = min((row.hlc for row in events if is_undecided(row)), default=None)
         if since is None:
@@ -156,6 +162,17 @@ class ReplayQuery:
         run = build(rows)
         found = outcomes_of(run, chains_of(run))
         return {row.event_id: found[id(row)] for row in rows.events if id(row) in found}
+
+    def _sequences(
+        self, tenant: str, trace_ids: list[str], events: Sequence[EventRow]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the agents of pipelines that began on a page without a plan, by event id."""
+        begun = {row.span_id: row.event_id for row in events if row.span_id and has_no_plan(row)}
+        if not begun:
+            return {}
+        closed = self.reader.pipeline_ends(tenant, trace_ids, sorted(begun))
+        found = {begun[row.span_id]: sequence_of(row) for row in closed if row.span_id in begun}
+        return {event_id: fields for event_id, fields in found.items() if fields}
 
     def state(self, tenant: str, trace_id: str, *, at: MomentOfRun, linked: bool = True) -> bytes:
         """Return the state of the run at a point in time as JSON."""

@@ -106,8 +106,9 @@ class Logs:
         if _handlers:
             _write_to_handlers(number, standard.name, given)
         elif not ours:
-            if standard.isEnabledFor(number):
-                standard.handle(_record(standard.name, number, _line(*given)))
+            to = _not_disabled(standard) if number >= logging.ERROR else standard
+            if to.isEnabledFor(number):
+                to.handle(_record(standard.name, number, _line(*given)))
         elif number >= (logging.INFO if self.prints or self._mode != AUTO else logging.ERROR):
             self._write(write_to_stderr, _line(*given).decode(), {})
 
@@ -151,6 +152,13 @@ def has_handlers(logger: logging.Logger) -> bool:
                 return True
         here = here.parent if here.propagate else None
     return False
+
+
+def _not_disabled(logger: logging.Logger) -> logging.Logger:
+    """Return a logger, or for one that `dictConfig` found and disabled the nearest parent that works."""
+    while logger.disabled and logger.parent is not None:
+        logger = logger.parent
+    return logger
 
 
 def write_to_stderr(line: str) -> None:

@@ -1,6 +1,7 @@
 """OpenTelemetry spans of executions: choice of provider, start and end."""
 
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -171,6 +172,24 @@ class _OwnSpan(NonRecordingSpan):
         if len(self.marks) < MAX_MARKS:
             kept = BoundedAttributes(MAX_MARKS, attributes)
             self.marks.append(Mark(str(name), kept, timestamp or time.time_ns()))
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: Any = None,
+        timestamp: int | None = None,
+        escaped: bool = False,
+    ) -> None:
+        with guard.Guard("span_exception"):
+            kind = type(exception)
+            place = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            known = {
+                "exception.type": f"{place}{kind.__qualname__}",
+                "exception.message": str(exception),
+                "exception.stacktrace": "".join(traceback.format_exception(exception)),
+                "exception.escaped": str(escaped),
+            }
+            self.add_event("exception", known | dict(attributes or {}), timestamp)
 
     def end(self, end_time: int | None = None) -> None:
         # Only the SDK's own code passes the time.

@@ -12,7 +12,7 @@ from tracereel._export.sender import DeliveryUnavailableError
 from tracereel._export.shipper import FlushResult
 from tracereel.cli import connection
 from tracereel.cli.progress import progress
-from tracereel.cli.spool_checks import waiting
+from tracereel.cli.spool_checks import waiting, waiting_elsewhere
 from tracereel.config import Config
 
 DEFAULT_TIMEOUT: Final = 30.0
@@ -85,6 +85,12 @@ def run(args: argparse.Namespace) -> int:
         print(
             f"tracereel ship: the collector refused {result.dropped} events; they and the reasons"
             f" are kept in {directory}",
+            file=sys.stderr,
+        )
+    if args.source is None and (others := waiting_elsewhere(settings)):
+        print(
+            f"tracereel ship: {others} events wait for another key or endpoint;"
+            " tracereel doctor says how to deliver them",
             file=sys.stderr,
         )
     return 1 if result.spooled or result.dropped else 0

@@ -66,6 +66,11 @@ def waiting(directory: Path) -> tuple[Waiting, Waiting]:
     return living, dead
 
 
+def waiting_elsewhere(settings: Config) -> int:
+    """Count events of ended processes that wait for another key or endpoint."""
+    return sum(waiting(directory)[1].events for directory, _ in destinations.others(settings))
+
+
 def _is_dead(lock_path: Path) -> bool:
     """Return whether the lock is free.
 

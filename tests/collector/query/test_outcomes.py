@@ -1,5 +1,7 @@
 """Outcomes of retries and fallbacks that later events decide."""
 
+from msgspec import Raw
+
 from tests.collector.query.rows import event, rows
 from tests.collector.query.test_analysis import agent, analysed, pipeline
 from tracereel_collector.query.run.analysis import analyse
@@ -111,3 +113,29 @@ def test_an_operation_that_had_ended_before_has_no_outcome_of_a_retry():
     )
 
     assert retries(analysis) == [None]
+
+
+def test_the_agents_of_a_pipeline_without_a_plan_are_those_that_ran():
+    def begun(at, name):
+        return event("execution.started", at, agent_name=name), *failed(at + 2, name)[1:]
+
+    analysis = contract_run(
+        *begun(1, "parser"),
+        *begun(5, "geo"),
+        *begun(9, "parser"),
+        event("pipeline.completed", 20, pipeline_type="booking"),
+    )
+
+    (found,) = analysis.outcomes.values()
+    assert found == {"agent_sequence": ["parser", "geo"], "sequence_length": 2}
+
+
+def test_a_declared_plan_and_an_open_pipeline_keep_their_agents():
+    declared = rows(
+        event("pipeline.started", 0, pipeline_type="booking", agent_sequence=Raw(b'["parser"]')),
+        event("execution.started", 1, agent_name="parser"),
+        event("pipeline.completed", 20, pipeline_type="booking"),
+    )
+
+    assert analyse(build(declared), {}).outcomes == {}
+    assert contract_run(event("execution.started", 1, agent_name="parser")).outcomes == {}

@@ -44,6 +44,21 @@ def test_an_empty_spool_is_all_delivered(run_cli, collector):
     assert (done.returncode, done.stdout) == (0, "delivered 0, spooled 0, dropped 0\n")
 
 
+def test_events_of_another_key_are_pointed_out(run_cli, cli_env, collector):
+    settings = load(
+        {},
+        endpoint=collector.url,
+        api_key="another-key-of-sixteen",
+        spool_dir=cli_env["TRACEREEL_SPOOL_DIR"],
+    )
+    leave_events(settings.destination_dir, 3)
+
+    done = run_cli("ship", "--endpoint", collector.url)
+
+    assert (done.returncode, done.stdout) == (0, "delivered 0, spooled 0, dropped 0\n")
+    assert "3 events wait for another key or endpoint; tracereel doctor says" in done.stderr
+
+
 def test_without_a_collector_everything_stays_and_the_status_is_1(run_cli, cli_env):
     """The events are kept, and the last line says how to start a collector."""
     with AnsweringServer() as gone:

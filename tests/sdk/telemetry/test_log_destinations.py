@@ -130,6 +130,23 @@ def test_failures_reach_handlers_of_a_program_that_shows_warnings(program: Progr
     assert "agent_execution_failed" in line
 
 
+def test_failures_reach_handlers_set_by_dict_config_after_the_first_call(program: Program) -> None:
+    code = """
+import logging.config
+run()
+logging.config.dictConfig({
+    "version": 1,
+    "formatters": {"names": {"format": "%(name)s|%(levelname)s|%(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "names"}},
+    "root": {"handlers": ["console"]},
+})
+run()
+"""
+    _, text = program(code)
+    (line,) = [line for line in text.splitlines() if line.startswith(MODULE)]
+    assert "agent_execution_failed" in line
+
+
 @pytest.mark.parametrize("logging_of_program", ["", LOGGING, STRUCTLOG])
 def test_lines_can_be_turned_off(program: Program, logging_of_program: str) -> None:
     _, text = program(logging_of_program + RUN, TRACEREEL_EVENT_LOGS="off")

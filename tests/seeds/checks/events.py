@@ -124,12 +124,18 @@ def retry_outcome(row, evidence):
     assert again == [False]
 
 
-@check
+@collector_check
 def sequence_as_run(row, evidence):
-    """Declared in the started event; as it ran in the completed one."""
+    """Declared in the started event; as it ran in the completed one, and in both when read back."""
     (declared,) = evidence.declared.of("agent.pipeline.started")
     assert is_of_type(declared[row["field"]], row["type"])
     ran = list(dict.fromkeys(e["agent_name"] for e in evidence.plain.of("agent.execution.started")))
     (completed,) = evidence.plain.of("agent.pipeline.completed")
     expected = {"agent_sequence": ran, "sequence_length": len(ran)}
     assert completed[row["field"]] == expected[row["field"]]
+    (started,) = [
+        entry["details"]
+        for entry in evidence.stored_plain["timeline"]
+        if entry["event"] == "agent.pipeline.started"
+    ]
+    assert started[row["field"]] == expected[row["field"]]

@@ -150,6 +150,7 @@ class EventRow(msgspec.Struct, gc=False, rename=_NAMES):
     """Execution that this one retries."""
     trace_event_count: Count | None = None
     final_outcome: Text = ""
+    agent_sequence: Raw = _NOTHING
 
     @property
     def duration_ms(self) -> int | None:

@@ -1,9 +1,11 @@
-"""Outcomes that were not known yet when an event was sent: of retries and of fallbacks."""
+"""Fields that were not known yet when an event was sent: outcomes, and agents that ran."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from tracereel_collector.query.run.chains import Chain
 from tracereel_collector.query.run.events import EventRow
@@ -11,17 +13,23 @@ from tracereel_collector.query.run.steps import FALLBACK, RETRY, RunStep
 from tracereel_collector.query.run.tree import RunTree
 
 FAILED: Final = "agent.execution.failed"
+PIPELINE_STARTED: Final = "agent.pipeline.started"
+MAX_AGENTS: Final = 256
+"""Maximum agents of a sequence, as in the SDK."""
 MAX_AROUND: Final = 8
-"""Maximum operations around a failure that are searched for its fallback."""
+"""Maximum operations around a failure, or pipelines around an agent, that are looked at."""
 _LOST: Final = frozenset({"failed", "retried", "cancelled", "crashed"})
 
-Outcomes = Mapping[int, dict[str, bool]]
+Outcomes = Mapping[int, dict[str, Any]]
 """Fields that later events decide, by `id` of the event's row."""
 
 
 def outcomes_of(run: RunTree, chains: Sequence[Chain]) -> Outcomes:
-    """Return `retry_successful` and `fallback_successful` of events that were sent without them."""
-    return _retries(chains) | _fallbacks(run)
+    """Return fields of events that were sent without them.
+
+    They are `retry_successful`, `fallback_successful`, `agent_sequence` and `sequence_length`.
+    """
+    return {**_retries(chains), **_fallbacks(run), **_sequences(run)}
 
 
 def is_undecided(row: EventRow) -> bool:
@@ -29,6 +37,20 @@ def is_undecided(row: EventRow) -> bool:
     if row.event_type == FAILED:
         return row.fallback_successful is None and row.fallback_attempted is not False
     return row.event_type == RETRY and row.retry_successful is None
+
+
+def has_no_plan(row: EventRow) -> bool:
+    """Return whether a pipeline began without a declared sequence of agents."""
+    return row.event_type == PIPELINE_STARTED and bytes(row.agent_sequence) in (b"", b"null")
+
+
+def sequence_of(closing: EventRow) -> dict[str, Any]:
+    """Return the agents that ran, if the closing event of a pipeline has them."""
+    try:
+        agents = msgspec.json.decode(closing.agent_sequence, type=list[str])
+    except msgspec.DecodeError:
+        return {}
+    return {"agent_sequence": agents, "sequence_length": len(agents)}
 
 
 def was_replaced(step: RunStep, outcomes: Outcomes) -> bool:
@@ -43,6 +65,29 @@ def was_replaced(step: RunStep, outcomes: Outcomes) -> bool:
             for each in step.events
         )
     return bool(outcomes.get(id(row), {}).get("fallback_successful"))
+
+
+def _sequences(run: RunTree) -> dict[int, dict[str, Any]]:
+    """Return the agents of each ended pipeline in the order in which they began."""
+    around: dict[int, tuple[RunStep, ...]] = {}
+    agents: dict[int, list[RunStep]] = {}
+    found: dict[int, dict[str, Any]] = {}
+    for step in run.steps:
+        near = around.get(id(step.parent), ())
+        if step.opening is not None and step.closing is not None and has_no_plan(step.opening):
+            found[id(step.opening)] = sequence_of(step.closing)
+            if not found[id(step.opening)]:
+                agents[id(step.opening)] = []
+                near = (step, *near)[:MAX_AROUND]
+        around[id(step)] = near
+        if step.kind == "agent":
+            for pipeline in near:
+                agents[id(pipeline.opening)].append(step)
+    for opening, ran in agents.items():
+        ran.sort(key=lambda step: step.position)
+        names = list(dict.fromkeys(step.name for step in ran))[:MAX_AGENTS]
+        found[opening] = {"agent_sequence": names, "sequence_length": len(names)}
+    return found
 
 
 def _retries(chains: Sequence[Chain]) -> dict[int, dict[str, bool]]:

@@ -325,6 +325,13 @@ class RunReader:
             trace_id=trace_ids[0], trace_ids=tuple(trace_ids), events=events, spans=(), prices={}
         )
 
+    def pipeline_ends(
+        self, tenant: str, trace_ids: list[str], span_ids: list[str]
+    ) -> list[EventRow]:
+        """Return the closing events of some pipelines."""
+        given = {"tenant": tenant, "trace_ids": trace_ids, "span_ids": span_ids}
+        return event_rows(self._rows("run_pipeline_ends", StoredEvent, **given), whole=False)
+
     def emitters(
         self, tenant: str, emitter_ids: Iterable[str], *, now_unix_milli: int
     ) -> dict[str, EmitterRow]:

@@ -91,7 +91,7 @@ def event_entry(
     step: RunStep | None = None,
     usage: StepUsage = NOTHING,
     chain: str = "",
-    outcome: Mapping[str, bool] | None = None,
+    outcome: Mapping[str, Any] | None = None,
 ) -> Entry:
     """Return an event entry; its payload is spliced in unchanged, but for a later known outcome."""
     closes = step is not None and step.closing is row
