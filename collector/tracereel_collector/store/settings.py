@@ -76,6 +76,9 @@ PUT: Final[dict[str, Any]] = {
     **_WRITE,
     "deduplicate_insert": "disable",
     "insert_deduplicate": 0,
+    # A profile with small blocks would make thousands of inserts of a price list.
+    "min_insert_block_size_rows": 0,
+    "min_insert_block_size_bytes": 0,
 }
 """For inserts without a token."""
 
