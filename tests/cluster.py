@@ -1,6 +1,6 @@
 """Oracle rounds on a ClickHouse cluster: kill, refuse and upgrade parts of it under load, then count.
 
-    python -m tests.cluster LAB [--rounds 40] [--seed N]      2 shards with 2 replicas each, ZooKeeper
+    python -m tests.cluster LAB [--rounds 40] [--minutes M] [--seed N]   2 shards x 2 replicas, ZooKeeper
     python -m tests.cluster LAB --suites                      the tests that need TRACEREEL_TEST_CLUSTER
     python -m tests.cluster server [--rounds 40]              one server
 
@@ -58,6 +58,7 @@ ROLLUPS = {
 SUITES = (
     "tests/collector/store/test_on_cluster.py",
     "tests/collector/store/test_deletion_on_cluster.py",
+    "tests/e2e/test_backup.py",
     "tests/e2e/test_migrate_store.py",
     "tests/e2e/test_same_answers.py",
 )
@@ -301,24 +302,29 @@ def _accepted(store, statement):
     return True
 
 
-def run(lab, folder, *, seed, rounds, faults=()):
-    """Inject faults, then return a table of checked figures."""
+def run(lab, folder, *, seed, rounds, faults=(), minutes=0.0):
+    """Inject faults, none after so many minutes, then return a table of checked figures."""
     rnd = random.Random(seed)
     world = World(lab, folder, faults)
     oracle = None
     try:
         oracle = Oracle(world.urls, f"cluster{seed}", seed, kinds=("otlp", "again"))
+        begun, done = time.monotonic(), 0
         for number in range(rounds):
+            if minutes and time.monotonic() - begun > 60 * minutes:
+                break
             target = oracle.count + rnd.randint(50, 800)
             wait_until(lambda target=target: oracle.count >= target, timeout=SLOW_SECONDS)
             if number == rounds // 2:
                 world.upgrade(folder / "next", rnd)
             else:
                 world.hurt(rnd)
-            print(f"round {number + 1}: {oracle.count} acknowledged", flush=True)
+            done += 1
+            print(f"round {done}: {oracle.count} acknowledged", flush=True)
         status = oracle.finish()
         world.settle()
-        return {"seed": seed, "oracle ended with": status, **counted(world, oracle.acknowledged)}
+        table = {"seed": seed, "rounds": done, "oracle ended with": status}
+        return {**table, **counted(world, oracle.acknowledged)}
     finally:
         if oracle is not None:
             oracle.close()
@@ -374,6 +380,7 @@ def main():
     parser.add_argument("lab", help="a folder with lab.py, or 'server'")
     parser.add_argument("--suites", action="store_true", help="run test suites instead of rounds")
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=0.0, help="no fault after so many")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 10**6))
     parser.add_argument("--faults", default="", help="only these, separated by commas")
     args = parser.parse_args()
@@ -381,7 +388,14 @@ def main():
         if args.suites:
             return suites(args.lab, Path(folder))
         faults = tuple(filter(None, args.faults.split(",")))
-        table = run(args.lab, Path(folder), seed=args.seed, rounds=args.rounds, faults=faults)
+        table = run(
+            args.lab,
+            Path(folder),
+            seed=args.seed,
+            rounds=args.rounds,
+            faults=faults,
+            minutes=args.minutes,
+        )
     for figure, value in table.items():
         print(f"{figure:>28}  {value}")
     print("conserved" if holds(table) else "BROKEN")

@@ -9,6 +9,13 @@ from collections import Counter
 
 import pytest
 
+from tests.support.clickhouse_cluster import (
+    BACKUP_DISK,
+    ClusterDatabase,
+    apply_schema,
+    new_cluster_database,
+)
+from tests.support.clickhouse_server import backup_disk, new_database
 from tests.support.collector import CollectorProcess
 from tests.support.conservation import conserved
 from tests.support.oracle_process import Oracle
@@ -237,16 +244,11 @@ def test_backup_without_a_queue_exits_with_an_error(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-BACKUPS = """<backups><allowed_disk>saved</allowed_disk></backups><storage_configuration><disks>
-<saved><type>local</type><path>{folder}/</path></saved>
-</disks></storage_configuration>"""
-
-
 def test_a_collector_on_a_server_is_saved_with_what_the_server_saves(
     new_collector, new_server, tmp_path
 ):
     place = "Disk('saved', 'monday.tar')"
-    server = new_server(more=BACKUPS.format(folder=tmp_path / "disk"))
+    server = new_server(more=backup_disk(tmp_path / "disk"))
     server.start()
     dsn, other = f"{server.dsn}/first", f"{server.dsn}/second"
     collector = new_collector(arguments=("--store", dsn)).start()
@@ -278,4 +280,67 @@ def test_a_collector_on_a_server_is_saved_with_what_the_server_saves(
     with store_client(restored) as client:
         summed = client.query("SELECT sum(events) FROM trace_summaries").result_rows
     assert summed == [(25,)], "views of the restored database write to it"
+    restored.stop()
+
+
+@pytest.fixture
+def new_database_of_cluster():
+    """Return a factory of databases of the cluster, with the schema."""
+    if not BACKUP_DISK:
+        pytest.skip("TRACEREEL_TEST_CLUSTER_DISK names no disk")
+    made = []
+
+    def make() -> ClusterDatabase:
+        made.append(new_cluster_database())
+        apply_schema(made[-1].dsns[0], made[-1].nodes)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.drop()
+
+
+def test_a_collector_on_a_cluster_is_saved_shard_by_shard(
+    new_collector, new_database_of_cluster, clickhouse_server, tmp_path
+):
+    first, second = new_database_of_cluster(), new_database_of_cluster()
+    place = f"Disk('{BACKUP_DISK}', '{first.dsns[0].rpartition('/')[2]}-{{shard}}.tar')"
+    collector = new_collector(arguments=("--store", first.dsns[-1])).start()
+    assert collector.post_events([event(n) for n in range(40)]).json()["status"] == "stored"
+    words = ("--data-dir", collector.data_dir, "--store", first.dsns[0])
+    saved = tmp_path / "backup"
+
+    status, _, errors = tracereel("backup", saved, *words, "--server-to", "Disk('d', 'all.tar')")
+    assert status == 2
+    assert "every shard needs a place of its own" in errors
+    status, said, errors = tracereel("backup", saved, *words, "--server-to", place)
+    assert (status, errors) == (0, "")
+    assert "shard 1 was saved by" in said
+    assert "shard 2 was saved by" in said
+    assert "40 events" in said
+    collector.stop()
+
+    into = ("restore", saved, "--data-dir", tmp_path / "new", "--store")
+    status, _, errors = tracereel(*into, first.dsns[0])
+    assert status == 2
+    assert "has rows in agent_events already" in errors
+    status, _, errors = tracereel(*into, new_database(clickhouse_server))
+    assert status == 2
+    assert "the backup is of a cluster of 2 shards, and --store names one server" in errors
+    status, _, errors = tracereel(*into, second.dsns[1])
+    assert (status, errors) == (0, "")
+    for store in second.stores():
+        assert store.rows("SELECT count(), uniqExact(event_id) FROM agent_events") == [("40", "40")]
+        assert store.rows("SELECT sum(events) FROM trace_summaries") == [("40",)]
+        store.close()
+    kept = [store.rows("SELECT count() FROM agent_events_local") for store in second.stores()[::2]]
+    assert all(rows != [("0",)] for rows in kept), "both shards have rows"
+    restored = new_collector(tmp_path / "new", arguments=("--store", second.dsns[2])).start()
+    assert restored.replay("backup-3").json()["summary"]["total_events"] == 6
+    more = [event(n) for n in range(40, 50)]
+    assert restored.post_events(more).json()["status"] == "stored"
+    assert delivered(restored)["stored"] == 50
+    with store_client(restored) as client:
+        summed = client.query("SELECT sum(events) FROM trace_summaries").result_rows
+    assert summed == [(50,)], "views of the restored database write to it"
     restored.stop()

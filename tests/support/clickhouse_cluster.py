@@ -3,7 +3,8 @@
 `TRACEREEL_TEST_CLUSTER=clickhouse://user:password@host:port,…` names every node of a cluster with at least
 two shards of two replicas each. The tests make databases `db_…` in it and stop no node: a replica
 is away for them while its tables are detached. `TRACEREEL_TEST_CLUSTER_USER=name:password` names a user
-with the rights of docs/growing.md on the database `rights`, and no more.
+with the rights of docs/growing.md on the database `rights`, and no more. `TRACEREEL_TEST_CLUSTER_DISK`
+names a disk that every node has and may write backups to.
 """
 
 import os
@@ -22,6 +23,7 @@ from tests.support.server_users import RIGHTS_DATABASE
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 
 NODES = [each for each in os.environ.get("TRACEREEL_TEST_CLUSTER", "").split(",") if each]
+BACKUP_DISK = os.environ.get("TRACEREEL_TEST_CLUSTER_DISK", "")
 LIMITED_USER = os.environ.get("TRACEREEL_TEST_CLUSTER_USER", "")
 MISSING = "TRACEREEL_TEST_CLUSTER names no cluster: clickhouse://user:password@host:port,…"
 

@@ -24,6 +24,7 @@ NAMED = os.environ.get("TRACEREEL_TEST_CLICKHOUSE", "")
 REPOSITORY = Path(__file__).parents[2]
 LIBRARY = REPOSITORY / ".venv" / "clickhouse" / "libchdb.so"
 USER, PASSWORD = "tracereel", "pw"
+BACKUP_DISK = "saved"
 MISSING = "there is no ClickHouse server: bash .ci/tools fetches it (x86-64 Linux with npm)"
 # It listens for as long as a query runs.
 _RUN = (
@@ -120,6 +121,15 @@ class ClickHouseServer:
 def new_database(dsn: str) -> str:
     """Return what `--store` takes for a database that does not exist yet."""
     return f"{dsn.rstrip('/')}/db_{uuid.uuid4().hex}"
+
+
+def backup_disk(folder: Path) -> str:
+    """Return the configuration of a disk that a server may write backups to."""
+    return (
+        f"<backups><allowed_disk>{BACKUP_DISK}</allowed_disk></backups><storage_configuration><disks>"
+        f"<{BACKUP_DISK}><type>local</type><path>{folder}/</path></{BACKUP_DISK}>"
+        "</disks></storage_configuration>"
+    )
 
 
 def is_available() -> bool:

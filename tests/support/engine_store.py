@@ -20,6 +20,7 @@ def address_of(engine: Supervisor) -> StoreAddress:
         username="tracereel",
         password=engine.secret,
         database="tracereel",
+        is_own=True,
     )
 
 

@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.clickhouse_server import PASSWORD, USER
+from tests.support.clickhouse_server import BACKUP_DISK, PASSWORD, USER, backup_disk
 from tests.support.collector import free_port, http
 from tests.support.server_users import NAME, RIGHTS_DATABASE, documented_rights, profile, user
 from tests.support.waiting import wait_until
@@ -76,6 +76,14 @@ class LabCluster:
         module.USERS = module.USERS.replace("</profiles>", f"{profile()}</profiles>").replace(
             "</users>", f"{limited}</users>"
         )
+        start = module.start
+
+        def start_with_disk(config: Path, *args: object, **environ: str) -> subprocess.Popen:
+            text = config.read_text().removesuffix("</clickhouse>")
+            config.write_text(f"{text}{backup_disk(folder / 'backups')}</clickhouse>")
+            return start(config, *args, **environ)
+
+        module.start = start_with_disk
         processes, ports = module.cluster()
         self.keeper = Part("zookeeper", processes[0], 0)
         self.nodes = [
@@ -95,6 +103,7 @@ class LabCluster:
         return {
             "TRACEREEL_TEST_CLUSTER": ",".join(node.dsn for node in self.nodes),
             "TRACEREEL_TEST_CLUSTER_USER": f"{NAME}:{PASSWORD}",
+            "TRACEREEL_TEST_CLUSTER_DISK": BACKUP_DISK,
         }
 
     @property

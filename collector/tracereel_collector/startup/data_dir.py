@@ -117,6 +117,7 @@ def engine_address(engine: Supervisor) -> StoreAddress:
         username="tracereel",
         password=engine.secret,
         database=DATABASE,
+        is_own=True,
     )
 
 
@@ -162,7 +163,12 @@ def _address_of_running(data_dir: Path) -> StoreAddress:
         host, port = (store_dir / ADDRESS_FILE).read_text(encoding="ascii").split()
         secret = (store_dir / SECRET_FILE).read_text(encoding="ascii").strip()
         return StoreAddress(
-            host=host, port=int(port), username="tracereel", password=secret, database=DATABASE
+            host=host,
+            port=int(port),
+            username="tracereel",
+            password=secret,
+            database=DATABASE,
+            is_own=True,
         )
     except (OSError, ValueError) as error:
         raise StartupError(

@@ -29,6 +29,7 @@ from tracereel_collector.store.error_codes import (
     ACCESS_DENIED,
     BAD_ARGUMENTS,
     DATA_ERRORS,
+    ID_IN_USE,
     INVALID_PROTOBUF,
     MEMORY_LIMIT,
     TEMPORARY_ERRORS,
@@ -76,6 +77,10 @@ class BadDataError(PermanentError, code="bad_data"):
     """ClickHouse refused an insert for its content; a smaller part may pass."""
 
 
+class AlreadyRunningError(StoreUnavailableError):
+    """A query with the same id runs."""
+
+
 class MissingRightError(StoreUnavailableError):
     """The user lacks a right."""
 
@@ -90,6 +95,8 @@ class StoreAddress:
     password: str
     database: str
     secure: bool = False
+    is_own: bool = False
+    """Whether it is the embedded engine, which no other collector uses."""
 
     @classmethod
     def parse(cls, dsn: str) -> "StoreAddress":
@@ -217,6 +224,23 @@ class ClickHouseStore:
                     statement, parameters=dict(parameters), settings=self._read_settings, fmt=fmt
                 )
             )
+
+    @contextmanager
+    def running(self, statement: str, *, query_id: str) -> Iterator[None]:
+        """Let an endless query run under an id that no other query may have meanwhile.
+
+        The server ends it when the connection closes, also if this process is killed.
+
+        Raises:
+            AlreadyRunningError: another query has the id.
+        """
+        settings = {**sent.ENDLESS, "query_id": query_id}
+        with (
+            self._client() as client,
+            # The response begins with the first row.
+            client.raw_stream(statement, settings=settings, fmt="TabSeparated"),
+        ):
+            yield
 
     def ping(self) -> bool:
         """Return whether the store responds to a query."""
@@ -388,6 +412,8 @@ def _translate(error: DatabaseError) -> Exception:
         return BadDataError(f"ClickHouse code {code}: {_brief(error)}")
     if code in ACCESS_DENIED:
         return MissingRightError(f"ClickHouse code {code}: {_brief(error)}")
+    if code == ID_IN_USE:
+        return AlreadyRunningError(f"ClickHouse code {code}: {_brief(error)}")
     if code in TEMPORARY_ERRORS:
         return StoreUnavailableError(f"ClickHouse code {code}: {_brief(error)}")
     return UnknownRefusalError(f"ClickHouse code {code}: {_brief(error)}")

@@ -16,19 +16,20 @@ from tracereel_collector.store.layout import SERVER
 from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
-from tracereel_collector.store.tables import Table, count, count_all, stored_tables, wrong_counts
+from tracereel_collector.store.tables import (
+    OF_A_STORE,
+    Table,
+    count,
+    count_all,
+    stored_tables,
+    wrong_counts,
+)
 
 SLICE_BYTES: Final = 48 * 1024 * 1024
 TEMPORARY_PREFIX: Final = "copy_of_"
 _SPREAD_PREFIX: Final = "copy_to_"
 NOTES: Final = "store_copies"
-_NOT_COPIED: Final = frozenset({"schema_cluster", "schema_migrations", NOTES})
-_MAY_HAVE_ROWS: Final = _NOT_COPIED | {
-    "model_prices",
-    "price_names",
-    "price_rules",
-    "retention_rules",
-}
+_MAY_HAVE_ROWS: Final = frozenset({"model_prices", "price_names", "price_rules", "retention_rules"})
 _CREATE_NOTES: Final = f"""CREATE TABLE IF NOT EXISTS {NOTES}
 (source String, what String, partition String, rows UInt64, at DateTime64(6) DEFAULT now64(6))
 ENGINE = MergeTree ORDER BY (source, what, partition)
@@ -74,7 +75,7 @@ class StoreCopy:
         migrate(self._source)
         self._target.command(_CREATE_NOTES)
         notes = self._notes()
-        tables = [each for each in stored_tables(self._source) if each.name not in _NOT_COPIED]
+        tables = [each for each in stored_tables(self._source) if each.name not in OF_A_STORE]
         if (_FINISHED, "") in notes:
             return self._compared()
         if (_BEGUN, "") not in notes:
@@ -174,11 +175,7 @@ class StoreCopy:
 
     def _compared(self) -> dict[str, tuple[int, int]]:
         there, here = count_all(self._target), count_all(self._source)
-        both = {
-            name: (there.get(name, 0), rows)
-            for name, rows in here.items()
-            if name not in _NOT_COPIED
-        }
+        both = {name: (there.get(name, 0), rows) for name, rows in here.items()}
         copied = {name: pair[0] for name, pair in both.items()}
         if wrong := wrong_counts({name: here[name] for name in both}, copied):
             raise StoreUnavailableError(

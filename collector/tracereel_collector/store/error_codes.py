@@ -14,6 +14,9 @@ BAD_ARGUMENTS, INVALID_PROTOBUF = 36, "Invalid protobuf data"
 ACCESS_DENIED: Final = frozenset({164, 497})
 """The user or its profile may not do this; retried as if temporary, for an operator can mend it."""
 
+ID_IN_USE: Final = 216
+"""Another query runs under the same id."""
+
 UNFINISHED: Final = 341
 """A change is recorded, but some replicas are away or slow."""
 

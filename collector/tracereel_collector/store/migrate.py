@@ -2,24 +2,34 @@
 
 While views change, the tables that bodies are inserted into are detached on every node: an insert then
 fails and is repeated later, instead of passing views that are away. `DETACH … SYNC` waits for inserts
-that have begun.
+that have begun. One process at a time does this: it lets a query with a known id run on the first node.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from tracereel_collector.errors import (
     PermanentError,
     StartupError,
+    StoreUnavailableError,
     UnknownRefusalError,
 )
-from tracereel_collector.store.clickhouse import DOORS, ClickHouseStore, MissingRightError
+from tracereel_collector.store.clickhouse import (
+    DOORS,
+    AlreadyRunningError,
+    ClickHouseStore,
+    MissingRightError,
+)
 from tracereel_collector.store.cluster import Node
 from tracereel_collector.store.sql import Migration, migrations, query, without_comments
 
 OLDEST: Final = (26, 3)
 """Oldest ClickHouse that has what the schema and its inserts need. See docs/adr/020."""
+TURN_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 0.1
 _MAKES_DOORS: Final = "doors"
 _OF_ROWS: Final = ("INSERT", "TRUNCATE")
 """First words of statements that change rows: replicas share them, so one per shard runs them."""
@@ -47,13 +57,56 @@ def migrate_nodes(
         StartupError: a node refuses the schema, or has that of another version.
         StoreUnavailableError: a node does not answer.
     """
+    if _is_complete(_states(nodes, known), known):
+        return []
+    with _turn(nodes[0].store):
+        states = _states(nodes, known)
+        # Another process may have done it meanwhile.
+        return [] if _is_complete(states, known) else _migrate(states, known, report)
+
+
+def _states(nodes: Sequence[Node], known: Sequence[Migration]) -> list["NodeSchema"]:
     states = [NodeSchema.of(node) for node in nodes]
     for state in states:
         state.refuse_old_server()
         state.refuse_other_schema(known)
+    return states
+
+
+def _is_complete(states: Sequence["NodeSchema"], known: Sequence[Migration]) -> bool:
+    return not any(state.missing(known) or state.is_closed for state in states)
+
+
+@contextmanager
+def _turn(store: ClickHouseStore) -> Iterator[None]:
+    """Change the schema while no other process does; wait some seconds for one that was killed.
+
+    Raises:
+        StoreUnavailableError: another one does.
+    """
+    if store.address.is_own:
+        yield
+        return
+    name = f"tracereel-schema-{store.address.database}"
+    deadline = time.monotonic() + TURN_SECONDS
+    with ExitStack() as turn:
+        while True:
+            try:
+                turn.enter_context(store.running(query("endless"), query_id=name))
+                break
+            except AlreadyRunningError as error:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailableError(
+                        f"another process changes the schema of {store.address.database!r}"
+                    ) from error
+            time.sleep(LOOK_SECONDS)
+        yield
+
+
+def _migrate(
+    states: Sequence["NodeSchema"], known: Sequence[Migration], report: MigrationProgress
+) -> list[Migration]:
     missing = [each for each in known if any(each.number not in s.applied for s in states)]
-    if not missing and not any(state.is_closed for state in states):
-        return []
     for state in states:
         if state.has_doors:
             for door in DOORS:
@@ -61,7 +114,7 @@ def migrate_nodes(
             report(state.node, "inserts wait")
     for migration in missing:
         _apply(migration, states, report)
-    for node in nodes:
+    for node in [state.node for state in states]:
         for door in DOORS:
             _run(node, f"ATTACH TABLE IF NOT EXISTS {door}", "the doors")
         report(node, "takes inserts")

@@ -27,6 +27,16 @@ DDL: Final[dict[str, Any]] = {
 }
 """For statements that create and change tables."""
 
+ENDLESS: Final[dict[str, Any]] = {
+    "cancel_http_readonly_queries_on_client_close": 1,
+    "function_sleep_max_microseconds_per_block": 0,
+    "max_block_size": 1,
+    "max_execution_time": 0,
+    "readonly": 2,
+    "wait_end_of_query": 0,
+}
+"""For a query that runs until its client closes the connection."""
+
 SHARDED: Final[dict[str, Any]] = {
     # Reads and inserts use the same replica of a shard, the first that is up: what was acknowledged is
     # read. A busy one seems to be some seconds behind although it has every row. See docs/adr/020.
@@ -66,6 +76,9 @@ PUT: Final[dict[str, Any]] = {
     **_WRITE,
     "deduplicate_insert": "disable",
     "insert_deduplicate": 0,
+    # A profile with small blocks would make thousands of inserts of a price list.
+    "min_insert_block_size_rows": 0,
+    "min_insert_block_size_bytes": 0,
 }
 """For inserts without a token."""
 

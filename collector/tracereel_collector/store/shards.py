@@ -62,6 +62,29 @@ class Shards:
         """Return the first replica of every shard."""
         return [shard[0].store for shard in self._shards]
 
+    @property
+    def all_kept(self) -> list[str]:
+        """Tables that store the rows of a cluster, by their names on each node."""
+        return sorted(self._distributed)
+
+    def first_up(self) -> list[Node]:
+        """Return the first replica of every shard that answers, with the rows that it had to fetch.
+
+        Raises:
+            StoreUnavailableError: a whole shard is away, or such a replica lacks rows of another one.
+        """
+        if not self.are_several:
+            return [shard[0] for shard in self._shards]
+        found = []
+        for shard in self._shards:
+            up = next((node for node in shard if node.store.ping()), None)
+            if up is None:
+                raise StoreUnavailableError(f"no replica of shard {shard[0].shard} answers")
+            if not _caught_up(up.store):
+                raise StoreUnavailableError(f"{up.address} lacks rows that another replica has")
+            found.append(up)
+        return found
+
     def alter(self, name: str, change: str, parameters: Mapping[str, Any]) -> None:
         """Run `ALTER TABLE` on every shard; return when all replicas that are up applied it.
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.shards import Shards
 from tracereel_collector.store.sql import query
+
+OF_A_STORE: Final = frozenset({"schema_cluster", "schema_migrations", "store_copies"})
+"""Tables about one store: not copied into another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,12 @@ def stored_tables(store: ClickHouseStore) -> list[Table]:
 
 
 def count_all(store: ClickHouseStore) -> dict[str, int]:
-    """Return the number of rows by table."""
-    return {table.name: count(store, table) for table in stored_tables(store)}
+    """Return the number of rows by table, without those about the store itself."""
+    return {
+        table.name: count(store, table)
+        for table in stored_tables(store)
+        if table.name not in OF_A_STORE
+    }
 
 
 def count(store: ClickHouseStore, table: Table, partition: str | None = None) -> int:

@@ -21,7 +21,7 @@ class Interrupted:
 
     def __init__(self, store, statements):
         self._store, self._left = store, statements
-        self.rows = store.rows
+        self.rows, self.address, self.running = store.rows, store.address, store.running
 
     def command(self, statement):
         self._count()

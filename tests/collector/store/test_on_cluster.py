@@ -23,7 +23,6 @@ from tests.support.store_writers import RUNS, StoreWriter, events_of
 from tests.support.waiting import wait_until
 from tracereel_collector.errors import StartupError, StoreUnavailableError
 from tracereel_collector.model import Kind, QueuedBody
-from tracereel_collector.ops.backup.save import refuse_cluster
 from tracereel_collector.query.user_sql import SqlLimits, UserSql
 from tracereel_collector.query.user_sql.catalogue import CatalogueCache
 from tracereel_collector.query.user_sql.execute import SqlQuery
@@ -214,11 +213,6 @@ def test_models_are_priced_on_every_node_when_one_has_looked_them_up(nodes, toke
     for node in nodes:
         found = node.rows("SELECT DISTINCT Model FROM priced_models WHERE Provider = 'proxy'")
         assert {name for (name,) in found} == {"gpt-4o", "openai/gpt-4o-mini"}
-
-
-def test_a_backup_through_one_node_is_refused(nodes):
-    with pytest.raises(StartupError, match="a backup through one node has one shard"):
-        refuse_cluster(nodes[0])
 
 
 def test_user_sql_joins_across_shards_and_lists_no_local_tables(nodes, tenant, token):

@@ -13,9 +13,11 @@ import pytest
 from tests.collector.store.test_delivery import LIMITS
 from tests.collector.store.test_tokens_and_restarts import bodies
 from tests.support.clickhouse_server import (
+    BACKUP_DISK,
     MISSING,
     PASSWORD,
     ClickHouseServer,
+    backup_disk,
     is_available,
 )
 from tests.support.collector import http
@@ -37,6 +39,7 @@ from tracereel_collector.startup.preparation import Preparation
 from tracereel_collector.startup.schema import prepare_schema
 from tracereel_collector.store import retention
 from tracereel_collector.store import settings as sent
+from tracereel_collector.store.archive import write_archive
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
 from tracereel_collector.store.deletion import delete_rows, runs_of
 from tracereel_collector.store.migrate import migrate
@@ -59,6 +62,7 @@ def server(tmp_path_factory):
         pytest.skip(MISSING)
     running = ClickHouseServer(
         tmp_path_factory.mktemp("server"),
+        more=backup_disk(tmp_path_factory.mktemp("backups")),
         profiles=profile(),
         users=user(documented_rights(RIGHTS_DATABASE))
         + user(["GRANT SELECT ON *.*"], name="reader"),
@@ -86,9 +90,10 @@ def test_the_profile_has_the_opposite_settings(server):
     )
     found = dict(line.split("\t") for line in answer.body.decode().splitlines())
 
-    sends = {**sent.READ, **sent.DDL, **sent.CHANGE, **sent.INSERT}
+    sends = {**sent.READ, **sent.DDL, **sent.CHANGE, **sent.INSERT, **sent.ENDLESS}
     # A parameter of the URL, which profiles do not have; and the companion of `async_insert`.
-    assert set(sends) - {"wait_end_of_query"} == set(OPPOSITE) - {"wait_for_async_insert"}
+    of_requests = {"readonly", "wait_end_of_query"}
+    assert set(sends) - of_requests == set(OPPOSITE) - {"wait_for_async_insert"}
     for name, value in OPPOSITE.items():
         assert found[name] == str(value)
         assert name == "wait_for_async_insert" or str(sends[name]) != str(value), name
@@ -129,6 +134,14 @@ def test_retention_prices_and_user_sql(store):
     )
     with sql.run(asked) as (result, _):
         assert b"".join(result.chunks()).strip().isdigit()
+
+
+def test_backup_is_written(store):
+    place = f"Disk('{BACKUP_DISK}', 'rights.tar')"
+
+    write_archive(store, database=RIGHTS_DATABASE, place=place)
+
+    assert store.rows("SELECT status FROM system.backups") == [("BACKUP_CREATED",)]
 
 
 def test_user_without_rights_is_named_in_one_line(server, tmp_path):

@@ -32,6 +32,8 @@ class Manifest:
     database: str
     server_place: str | None = None
     """Location of a server's backup, as a ClickHouse expression; `None` if it is in `store.tar`."""
+    shards: int = 0
+    """Shards of the cluster that it is of; 0 for one server."""
     format: int = FORMAT
 
     def write(self, directory: Path) -> None:

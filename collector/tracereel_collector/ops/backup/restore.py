@@ -21,8 +21,11 @@ from tracereel_collector.startup.data_dir import (
     maintenance_store,
     reached_store,
 )
+from tracereel_collector.startup.schema import apply_schema
 from tracereel_collector.store.archive import read_archive
 from tracereel_collector.store.clickhouse import ClickHouseStore, StoreAddress
+from tracereel_collector.store.cluster import clusters_here, has_schema, remembered_cluster
+from tracereel_collector.store.migrate import applied_migrations
 from tracereel_collector.store.sql import migrations
 from tracereel_collector.store.tables import count_all, wrong_counts
 
@@ -62,6 +65,7 @@ def restore_backup(settings: Settings, source: Path, *, say: Say = lambda _: Non
     else:
         address = StoreAddress.parse(settings.store)
         with closing(maintenance_store(address)) as store:
+            _prepare_cluster(store, manifest)
             _read(store, manifest, manifest.server_place, into=address.database)
     shutil.copyfile(source / QUEUE, made / QUEUE_FILE)
     if not queue_facts(made / QUEUE_FILE).open_batches:
@@ -104,6 +108,28 @@ def _refuse_other_store(settings: Settings, manifest: Manifest) -> None:
             "the backup has an embedded store, and --store names a server",
             hint="restore it embedded, then use tracereel migrate-store",
         )
+
+
+def _prepare_cluster(store: ClickHouseStore, manifest: Manifest) -> None:
+    """Make the tables of a cluster; refuse one that the backup cannot be restored into."""
+    if manifest.shards and clusters_here(store):
+        apply_schema(store)
+    cluster = remembered_cluster(store) if has_schema(store) else None
+    shards = len({node.shard for node in cluster.nodes}) if cluster else 0
+    if shards != manifest.shards:
+        raise StartupError(
+            f"the backup is of {_shown(manifest.shards)}, and --store names {_shown(shards)}",
+            hint="restore it into one of the same size",
+        )
+    if shards and applied_migrations(store) != manifest.migrations:
+        raise StartupError(
+            f"the backup was made by tracereel {manifest.tracereel} with an older schema",
+            hint="restore it with that version, then upgrade with: tracereel schema apply",
+        )
+
+
+def _shown(shards: int) -> str:
+    return f"a cluster of {shards} shards" if shards else "one server"
 
 
 def _bring_store(settings: Settings, source: Path, manifest: Manifest) -> None:

@@ -33,7 +33,7 @@ from tracereel_collector.startup.data_dir import (
     reached_store,
 )
 from tracereel_collector.startup.offline import settle
-from tracereel_collector.store.archive import write_archive
+from tracereel_collector.store.archive import SHARD, write_archive
 from tracereel_collector.store.clickhouse import ClickHouseStore
 from tracereel_collector.store.cluster import remembered_cluster
 from tracereel_collector.store.migrate import applied_migrations
@@ -55,7 +55,7 @@ def make_backup(
 ) -> Manifest:
     """Save queue, store, keys and audit log as of one point in time.
 
-    A ClickHouse server writes its part itself, to `server_place`.
+    A ClickHouse server writes its part itself, to `server_place`; each shard of a cluster to its own.
 
     Raises:
         StartupError: the data or the target cannot be used, or disk space is too low.
@@ -70,7 +70,7 @@ def make_backup(
             f"there is no queue in {settings.data_dir}", hint="choose another with --data-dir"
         )
     with reached_store(settings) as reached, closing(maintenance_store(reached.address)) as store:
-        refuse_cluster(store)
+        shards = _shards(store, server_place)
         if not reached.is_served:
             settle(settings, store)
         database = reached.address.database
@@ -91,6 +91,7 @@ def make_backup(
     complete = replace(
         manifest,
         server_place=server_place,
+        shards=shards,
         files={str(file.relative_to(target)): fingerprint(file) for file in files},
     )
     complete.write(target)
@@ -98,13 +99,16 @@ def make_backup(
     return complete
 
 
-def refuse_cluster(store: ClickHouseStore) -> None:
-    """Raise StartupError on a cluster, of which one node saves and restores its own shard only."""
-    if (cluster := remembered_cluster(store)) is not None:
+def _shards(store: ClickHouseStore, place: str | None) -> int:
+    """Return the number of shards that are saved, each to a place of its own; 0 for one server."""
+    if (cluster := remembered_cluster(store)) is None:
+        return 0
+    if place is None or SHARD not in place:
         raise StartupError(
-            f"the store is the cluster {cluster.name!r}, and a backup through one node has one shard",
-            hint="use ClickHouse's BACKUP DATABASE on a replica of every shard, see docs/growing.md",
+            f"the store is the cluster {cluster.name!r}, and every shard needs a place of its own",
+            hint=f"such as --server-to \"Disk('backups', 'monday-{SHARD}.tar')\"",
         )
+    return len({node.shard for node in cluster.nodes})
 
 
 def _save(
@@ -124,7 +128,7 @@ def _save(
             paused_at = time.monotonic()
             if not queue_facts(settings.data_dir / QUEUE_FILE).open_batches:
                 copy_sqlite(settings.data_dir / QUEUE_FILE, target / QUEUE)
-                write_archive(store, database=database, place=place)
+                saved_by = write_archive(store, database=database, place=place)
                 tables = count_all(store)
                 migrations = applied_migrations(store)
                 if (settings.data_dir / KEYS_FILE).is_file():
@@ -140,6 +144,8 @@ def _save(
             )
         time.sleep(0.1)
     say(f"queue and store saved; delivery paused for {time.monotonic() - paused_at:.1f} s")
+    for node in saved_by if len(saved_by) > 1 else ():
+        say(f"shard {node.shard} was saved by {node.address}")
     facts = queue_facts(target / QUEUE)
     return Manifest(
         tracereel=version("tracereel"),
