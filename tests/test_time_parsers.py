@@ -60,7 +60,7 @@ from tracereel_collector.ingest.otlp_schema import LOGS
 from tracereel_collector.live import filters as live_filters
 from tracereel_collector.model import Kind, Marks
 from tracereel_collector.otlp_out.forward import target
-from tracereel_collector.query import cursor, diff, window
+from tracereel_collector.query import cursor, diff, passages, window
 from tracereel_collector.query.jaeger import parameters, values
 from tracereel_collector.query.jaeger import reader as jaeger_reader
 from tracereel_collector.query.run import events as run_events
@@ -228,6 +228,7 @@ CASES: dict[str, Callable[[str], object]] = {
     "tracereel_collector.query.jaeger.values:plain_value": lambda t: values.plain_value(
         t, values.LIST
     ),
+    "tracereel_collector.query.passages:readable": lambda t: passages.readable(t, (t[:50],)),
     "tracereel_collector.query.run.events:with_fields": lambda t: run_events.with_fields(
         json.dumps({"reasoning": t}), {"retry_successful": True}
     ),
@@ -370,6 +371,7 @@ ELSEWHERE = {
     "tracereel._runtime.sse_parser:SseParser._take_field": "SseParser.feed",
     "tracereel.providers.streams.base:StreamAdapter.follow_bytes": "OpenAI text, OpenAI arguments",
     "tracereel.providers.streams.base:StreamAdapter.process_bytes": "OpenAI text",
+    "tracereel.tape.decorator_source:_module_may": "a name in the program's own source",
     "tracereel.tape.modules:_find": "ends at the first part of a name that is not there",
     "tracereel.fleet.pytest_support:_report": "a name that is cut and a report of this process",
     "tracereel.tape.payloads:Payloads._stored": "decodes JSON that was encoded here",

@@ -107,8 +107,8 @@ class CallPosition:
     ) -> Call | None:
         """Take and return the first remaining call of that name, whatever its arguments.
 
-        Calls of several tasks or threads have no order: of the first of each, the most alike is
-        taken.
+        Calls of several tasks, threads or jobs of a pool have no order: of the first of each, the
+        most alike is taken.
         """
         found = self._by_name.get(_key(kind, name))
         if not found:
@@ -116,9 +116,9 @@ class CallPosition:
         self._used = True
         call = found[0]
         if likeness is not None and len(found) > 1:
-            firsts: dict[tuple[int, int], Call] = {}
+            firsts: dict[tuple[object, ...], Call] = {}
             for each in itertools.islice(found, MAX_TRIED):
-                firsts.setdefault((each.lane, each.task), each)
+                firsts.setdefault((each.lane, each.task, *each.jobs), each)
             if len(firsts) > 1:
                 call = max(firsts.values(), key=likeness)
         self.take(call)

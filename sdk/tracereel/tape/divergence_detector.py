@@ -68,9 +68,10 @@ class DivergenceDetector:
         self._seen.add(call.number)
 
     def overtaken(self, call: Call) -> list[Call]:
-        """Return calls of other threads that had ended on the tape before this one began.
+        """Return calls of other threads that had ended on the tape before this one could begin.
 
-        They have not been made yet. Concurrent tasks are left out, because their order may vary.
+        They have not been made yet. Concurrent tasks, and jobs of a pool that were given to it
+        together, are left out, because their order may vary.
         """
         if self.suspicion is not None:
             return []
@@ -81,8 +82,7 @@ class DivergenceDetector:
             each
             for each in self._siblings.get(call.parent, ())
             if (each.lane or call.lane)
-            and each.end is not None
-            and each.end.order <= call.after
+            and call.had_to_follow(each)
             and each.number not in self._made
         ]
 

@@ -4,7 +4,8 @@ On the wire and in files a tape is NDJSON. Each line is a part: `{"tape_id", "pa
 […]}`; the collector stores it in the envelope of an event. Kinds of records, by field `r`:
 - `run`: entry point, arguments, versions and environment;
 - `open`: a call begins. Number `n`, parent `p`, kind `k`, `name`, function `f`, form `c`,
-  arguments `a`, hash of long arguments `h`, lane (thread) `l`, task `j`, microseconds `t`, `i` if
+  arguments `a`, hash of long arguments `h`, lane (thread) `l`, task `j`, jobs of thread pools `o`
+  (module `pool_jobs`), microseconds `t`, `i` if
   inside another boundary, effect `e`, names of parameters left at their default `d`, `x` if the
   variable that the function is named for does not hold the traced function;
 - `chunk`, `end`: a stream item or the end of a call (`how`, value `v`). `q` is the order among all
@@ -32,6 +33,7 @@ from msgspec import field
 from tracereel.errors import TracereelError
 from tracereel.tape import moves, payloads
 from tracereel.tape.inner_usage import InnerUsage
+from tracereel.tape.pool_jobs import MAX_JOBS, results_before
 
 VERSION: Final = 1
 BOUNDARIES: Final = frozenset({"llm", "tool", "retrieval"})
@@ -122,11 +124,21 @@ class Call(msgspec.Struct, eq=False):
     """Whether the variable of its function held another function than the traced one."""
     task: _Number = field(name="j", default=0)
     """Number of the task that made the call; 0 without a task."""
+    jobs: Annotated[list[tuple[_Number, _Number]], msgspec.Meta(max_length=MAX_JOBS)] = field(
+        name="o", default_factory=list
+    )
+    """Jobs of thread pools around the call, the outermost first."""
     after: int = field(name="_after", default=0)
     """Number of results delivered before the call began; the parser sets this and the following."""
     chunks: list[Given] = field(name="_chunks", default_factory=list)
     end: Given | None = field(name="_end", default=None)
     children: list["Call"] = field(name="_children", default_factory=list)
+
+    def had_to_follow(self, other: "Call") -> bool:
+        """Return whether another call had ended before this one could begin."""
+        if other.end is None:
+            return False
+        return other.end.order <= results_before(self.jobs, other.jobs, now=self.after)
 
     def results(self) -> list[Given]:
         """Return the items of its stream, and its end if it has one."""

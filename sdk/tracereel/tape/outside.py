@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracereel._core import context
 from tracereel._runtime import compat, gevent_compat, guard
+from tracereel.tape import pool_jobs
 
 if TYPE_CHECKING:
     from tracereel._core.context import Execution
@@ -67,8 +68,6 @@ _threads: Final["weakref.WeakKeyDictionary[threading.Thread, weakref.ref[RunTape
     weakref.WeakKeyDictionary()
 )
 """Threads that a run has started outside of its recorded calls."""
-_job: Final = threading.local()
-"""Tape of the run that has given the current job to a pool."""
 
 
 def watch(tape: "RunTape") -> None:
@@ -206,28 +205,17 @@ def _watch_starts() -> None:
 
 
 def _watch_jobs() -> None:
-    """Remember the jobs that runs give to pools whose threads were there before."""
+    """Remember the jobs that runs give to pools."""
     real: Any = ThreadPoolExecutor.submit
 
     @functools.wraps(real)
     def submit(self: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         tape = _tape_here() if _open else None
         if tape is not None:
-            function = _job_of(weakref.ref(tape), function)
+            function = pool_jobs.PoolJob(tape).of(function)
         return real(self, function, *args, **kwargs)
 
     ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]
-
-
-def _job_of(tape: "weakref.ref[RunTape]", function: Any) -> Any:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        before, _job.tape = getattr(_job, "tape", None), tape
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _job.tape = before
-
-    return run
 
 
 @functools.cache
@@ -308,7 +296,8 @@ def _tape_of_thread() -> "RunTape | None":
 
     While a recorded call is open, the thread may work for that.
     """
-    known = getattr(_job, "tape", None) or _threads.get(threading.current_thread())
+    job = pool_jobs.current()
+    known = job.tape if job is not None else _threads.get(threading.current_thread())
     tape = known() if known is not None else None
     return None if tape is None or tape.open_calls else _opened(tape)
 

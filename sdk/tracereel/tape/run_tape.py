@@ -19,7 +19,7 @@ from tracereel._runtime.clock import sortable_id
 from tracereel._runtime.compat import running_loop_or_none
 from tracereel._runtime.wakeup import Wakeup
 from tracereel.tape import format as tape_format
-from tracereel.tape import outside
+from tracereel.tape import outside, pool_jobs
 from tracereel.tape.codec import EncodedValue
 from tracereel.tape.inner_usage import InnerUsage
 from tracereel.tape.loop_ticks import AllTurns
@@ -148,7 +148,8 @@ class RunTape:
         self._waiting = 0
         self._part = 0
         self._numbers = itertools.count(1)
-        self._orders = itertools.count(1)
+        self._results = 0
+        self._jobs = itertools.count(1)
         self._lanes: dict[int, int] = {}
         self._payloads = Payloads(self._put)
         self._reasons: set[str] = set()
@@ -164,6 +165,11 @@ class RunTape:
     def open_calls(self) -> int:
         """Number of boundaries that have begun and not ended."""
         return self._open
+
+    def new_job(self) -> pool_jobs.Job:
+        """Return the number of a job that is given to a pool, and that of the results so far."""
+        with self._lock:
+            return next(self._jobs), self._results
 
     def begin(self, record: dict[str, Any]) -> None:
         """Add the header record."""
@@ -207,6 +213,8 @@ class RunTape:
                 record["l"] = lane
             if running_loop_or_none() is not None and (task := self.turns.task()):
                 record["j"] = task
+            if jobs := pool_jobs.jobs_here(self):
+                record["o"] = jobs
             if around.inside:
                 record["i"] = 1
             if effect:
@@ -239,10 +247,11 @@ class RunTape:
         """Record a stream item or the end of a call, with the tokens that it and calls in it used."""
         with self._lock:
             now = time.perf_counter_ns()
+            self._results += 1
             record: dict[str, Any] = {
                 "r": "chunk" if chunk else "end",
                 "n": node.number,
-                "q": next(self._orders),
+                "q": self._results,
                 "t": (now - self._started) // 1000,
                 "v": value,
             }
