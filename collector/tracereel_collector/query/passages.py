@@ -8,18 +8,18 @@ _JSON: Final = re.compile(r'"\s*:|[\[{]\s*"|"\s*[\]}]')
 _BREAKS: Final = re.compile(r"(?:\s|\\[nrt])+")
 _QUOTES: Final = re.compile(r'\\{1,8}"')
 """Quotes in a text, and those of JSON in JSON."""
-_KEY: Final = r'"([A-Za-z_][\w.-]{0,60})"\s*:\s*'
+_KEY: Final = r'"([A-Za-z_][\w.-]{0,60})"\s*+:\s*+'
 _FORM: Final = re.compile(
     r'^…\w{0,20}"?\s*:\s*"[^"\s]{0,60}"(?=[,\]}])|'  # the first field is often cut
-    r'"(?:role|type|kind|lc|object|index|name|status|id|[a-z_]+_id|[a-z]+Id|finish_reason)"\s*:\s*'
-    r'(?:"[^"]{0,80}(?:"|…?$)|[\w.+-]+)\s*,?\s*'
+    r'"(?:role|type|kind|lc|object|index|name|status|id|[a-z_]+_id|[a-z]+Id|finish_reason)"\s*+:\s*+'
+    r'(?:"[^"]{0,80}(?:"|…?$)|[\w.+-]+)\s*+,?\s*+'
 )
 """Fields that give a message its form."""
-_EMPTY: Final = re.compile(_KEY + r'(?:null|""|\[\s*\]|\{\s*\})\s*,?\s*')
+_EMPTY: Final = re.compile(_KEY + r'(?:null|""|\[\s*\]|\{\s*\})\s*+,?\s*+')
 _FIELD: Final = re.compile(
     r'"?(?:(?<![\[\]{}\s,])[\[\]{}\s,]+)?'
     + _KEY
-    + r'[\[{\s]*(?:"(?![A-Za-z_][\w.-]{0,60}"\s*:)"?)?'
+    + r'[\[{\s]*+(?:"(?![A-Za-z_][\w.-]{0,60}"\s*:)"?)?'
 )
 _CLOSED: Final = re.compile(r'"\s*[\]},][\]}\s,"]*|(?:(?<![\]\s])[\]\s]+)?\}[\]}\s,]*')
 _OPENED: Final = re.compile(r'(?:(?<![\[\s])[\[\s]+)?\{[\[{\s]*"?|\[\s*"')
