@@ -105,9 +105,12 @@ class FlakyProxy:
             headers = {k: v for k, v in request.headers.items() if k.lower() not in hop}
             upstream.request(request.command, request.path, body, headers)
             response = upstream.getresponse()
-            data = response.read()
             given = {k: v for k, v in response.getheaders() if k.lower() not in hop}
-        except OSError:
+            if fault is None and response.chunked:
+                _stream(request, response, given)
+                return
+            data = response.read()
+        except (OSError, http.client.HTTPException):
             _hang_up(request)
             return
         finally:
@@ -144,6 +147,16 @@ def _answer(request, status, headers, data, *, piece=None):
             request.wfile.flush()
     except OSError:
         request.close_connection = True
+
+
+def _stream(request, response, headers):
+    head = f"HTTP/1.1 {response.status} X\r\n" + "".join(
+        f"{k}: {v}\r\n" for k, v in headers.items()
+    )
+    request.wfile.write(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+    while piece := response.read1(1 << 16):
+        request.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+    request.wfile.write(b"0\r\n\r\n")
 
 
 def _hang_up(request):

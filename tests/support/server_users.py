@@ -47,6 +47,7 @@ OPPOSITE = {
     "output_format_json_quote_denormals": 1,
     "prefer_column_name_to_alias": 1,
     "prefer_localhost_replica": 1,
+    "query_plan_enable_optimizations": 1,
     "replication_wait_for_inactive_replica_timeout": 120,
     "session_timezone": "Asia/Tokyo",
     "skip_unavailable_shards": 1,

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.clients import fields
+from tests.collector.store.conftest import insert_body
 from tests.collector.store.runs_to_find import NOW, START, at, span, spans_request
 from tests.support.settling import settle_all, settling_worker
 from tests.support.waiting import wait_until
-from tracereel_collector.model import Spending
+from tracereel_collector.model import Kind, Spending
 from tracereel_collector.query.agents import Agents
 from tracereel_collector.query.run.rows import RunReader
 from tracereel_collector.query.search import Search, SearchQuery
@@ -21,6 +22,7 @@ from tracereel_collector.query.trace import Traces, document_of
 from tracereel_collector.query.window import parse_window
 from tracereel_collector.store import settling
 from tracereel_collector.store.deletion import delete_rows, runs_of
+from tracereel_collector.store.migrate import migrate
 from tracereel_collector.store.settling import UnsettledTrace, batches, settle, unsettled
 
 TRACE = b"\xab" * 16
@@ -36,6 +38,12 @@ SLOW_STORE = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_newer(migrated):
+    """Empty the sums: traces that arrived long before the newest one are not looked at."""
+    migrated.command("TRUNCATE TABLE trace_summaries")
 
 
 def listed(store, tenant):
@@ -74,6 +82,21 @@ def test_two_spans_of_a_call_are_one_after_settling_and_settling_again_changes_n
     settle_all(migrated)
     assert listed(migrated, tenant) == [(2, 22, 0, 0)]
     assert in_sql(migrated, tenant) == (2, 22)
+
+
+def test_traces_are_settled_though_a_wrong_clock_has_dated_others_later(
+    new_store, sequence, tenant
+):
+    migrate(new_store)
+    now, month = time.time_ns(), 30 * 86_400 * 10**9
+    later = spans_request(span(9, **CALL))
+    insert_body(new_store, Kind.SPANS, later, 1, "other", sequence, received=now + month)
+    request = spans_request(span(1, **CALL), span(2, parent=1, **CALL))
+    insert_body(new_store, Kind.SPANS, request, 1, tenant, sequence, received=now)
+
+    settle_all(new_store)
+
+    assert listed(new_store, tenant) == [(1, 11, 0, 0)]
 
 
 def test_an_idle_worker_settles_what_is_delivered_afterwards(migrated, spans, tenant):
