@@ -192,8 +192,20 @@ def test_a_run_that_is_not_there_and_a_bad_question_are_explained(visit):
     visit.open("#/runs?from=yesterdayish")
     expect(page.get_by_role("heading", name="Invalid filter")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("is no moment")
-    visit.open("#/nowhere")
-    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    for unknown in ("nowhere", "constructor"):
+        visit.open(f"#/{unknown}")
+        expect(page.get_by_role("alert")).to_contain_text(f"Unknown view: {unknown}")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "title"),
+    [("run", "Runs"), ("agent", "Agents"), ("session/", "Sessions"), ("fleet", "Fleet replays")],
+)
+def test_an_address_without_an_id_shows_the_list(visit, fragment, title):
+    page = visit.open(f"#/{fragment}")
+
+    expect(page).to_have_title(f"{title} · tracereel")
+    expect(page.get_by_text("This page has a bug")).to_have_count(0)
 
 
 def test_query_timeout_shows_advice(visit):

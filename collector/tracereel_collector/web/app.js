@@ -29,6 +29,7 @@ const VIEWS = {
   fleet: [() => import("./fleets/fleet.js"), "Fleet replay"],
   collector: [() => import("./collector/view.js"), "Collector"],
 };
+/** View that a view belongs to; of one thing, except a comparison, it needs an id. */
 const PARENTS = { run: "runs", compare: "runs", agent: "agents", session: "sessions", fleet: "fleets" };
 const main = document.getElementById("main");
 let shown = { key: null, update: null, stop: null };
@@ -38,6 +39,11 @@ let nextCheck;
 /** A view is `show(place, address, signal, begun)`; it may return `update(address)` for changes of the query. */
 async function follow() {
   const address = here();
+  const parent = Object.hasOwn(PARENTS, address.view) ? PARENTS[address.view] : null;
+  if (parent && address.view !== "compare" && !address.parts[0]) {
+    location.replace(`#/${parent}`);
+    return;
+  }
   const key = `${address.view}/${address.parts.join("/")}`;
   if (shown.key === key && shown.update) {
     const { stop, place } = shown;
@@ -51,14 +57,15 @@ async function follow() {
   }
   shown.stop?.abort();
   const stop = new AbortController();
-  const place = h("div", { class: `view view-${address.view in VIEWS ? address.view : "none"}` });
+  const known = Object.hasOwn(VIEWS, address.view);
+  const place = h("div", { class: `view view-${known ? address.view : "none"}` });
   shown = { key, update: null, stop, place };
   useKeys({});
   useColours([]);
-  const [load, title, begin] = VIEWS[address.view] ?? [];
+  const [load, title, begin] = known ? VIEWS[address.view] : [];
   document.title = title ? `${title} · tracereel` : "tracereel";
   for (const each of document.querySelectorAll("#views a")) {
-    const current = each.getAttribute("data-view") === (PARENTS[address.view] ?? address.view);
+    const current = each.getAttribute("data-view") === (parent ?? address.view);
     if (current) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");
   }
