@@ -15,17 +15,18 @@ Repeated = frozenset[int]
 
 def repeated_calls(steps: Sequence[RunStep]) -> Repeated:
     """Return the model calls that are not counted, and what failed inside of failed ones."""
-    if not any(step.kind == "llm" for step in steps):
+    if not any(step.kind in DIRECT_KINDS for step in steps):
         return frozenset()
     keys: dict[int, str] = {}
     taken: dict[str, int] = {}
     for step in steps:
         number = taken[step.id] = taken.get(step.id, -1) + 1
         keys[id(step)] = f"{step.id}~{number}" if number else step.id
-    # Calls depend on what is above them alone, which is a fraction of a long run.
+    # Calls, and what failed in one, depend on what is above them alone: a fraction of a long run.
     looked_at: dict[int, RunStep] = {}
     for step in steps:
-        above: RunStep | None = step if step.kind in DIRECT_KINDS else None
+        is_asked = step.kind in DIRECT_KINDS or step.is_failed
+        above: RunStep | None = step if is_asked else None
         while above is not None and id(above) not in looked_at:
             looked_at[id(above)] = above
             above = above.parent

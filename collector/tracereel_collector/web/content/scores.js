@@ -2,6 +2,7 @@
 
 import { ask } from "../shell/ask.js";
 import { button, h, toast } from "../shell/elements.js";
+import { typing } from "../shell/shortcuts.js";
 import { ago, clock, count, plain } from "../shell/words.js";
 import { scoreOf, scoresOf } from "./score_model.js";
 
@@ -23,6 +24,9 @@ export class ScoreBox {
     this.element = h("section", { class: "scores", "aria-label": label });
     this.scores = null;
     this.target = null;
+    this.form = null;
+    /** Whether the form is to be opened when it is there. */
+    this.wanted = false;
   }
 
   /**
@@ -30,11 +34,28 @@ export class ScoreBox {
    * @param {{ step?: string, executions?: string[] }} target
    */
   show(target) {
-    const same = this.target && this.target.step === target.step;
+    const before = this.target;
     this.target = target;
     // A form that is being filled in stays as it is, with its focus.
-    if (this.scores && !same) this.#draw();
-    else if (!this.scores && !this.reading) this.#read();
+    if (before?.step !== target.step) {
+      this.form?.remove();
+      this.form = null;
+      this.wanted = false;
+    }
+    if (!this.scores) {
+      if (!this.reading) this.#read();
+    } else if (!this.form || String(before.executions) !== String(target.executions)) this.#draw();
+  }
+
+  /** Opens the form with the focus in it, as soon as it is there. */
+  open() {
+    if (this.form) {
+      this.form.open = true;
+      this.form.querySelector("input").focus();
+    } else {
+      this.wanted = true;
+      if (!this.reading) this.#read();
+    }
   }
 
   async #read() {
@@ -47,7 +68,7 @@ export class ScoreBox {
       this.#draw();
     } catch (error) {
       // The run is readable without its scores.
-      if (!this.signal.aborted) this.element.replaceChildren(h("p", { class: "quiet" }, plain(error.message)));
+      if (!this.signal.aborted) this.#fill(h("p", { class: "quiet" }, plain(error.message)));
     } finally {
       this.reading = false;
     }
@@ -60,7 +81,17 @@ export class ScoreBox {
       h("ul", {}, shown.slice(0, 50).map(rowOf), shown.length > 50 && h("li", {}, `${count(shown.length - 50)} more`));
     const given = h("span", { class: "quiet" }, shown.length ? count(shown.length) : "none yet");
     const head = h(this.heading, {}, "Scores ", given);
-    this.element.replaceChildren(head, ...(list ? [list] : []), this.#form());
+    if (!this.form) this.element.append((this.form = this.#form()));
+    this.#fill(head, ...(list ? [list] : []));
+    // Meanwhile the reader may have begun to type elsewhere.
+    if (this.wanted && !typing(document.activeElement)) this.open();
+    this.wanted = false;
+  }
+
+  /** Replaces what is above the form. The form is not moved: what is moved loses the focus. */
+  #fill(...made) {
+    for (const each of [...this.element.children]) if (each !== this.form) each.remove();
+    this.element.prepend(...made);
   }
 
   #form() {
@@ -104,10 +135,13 @@ export class ScoreBox {
         signal: this.signal,
       });
       toast("Score saved");
+      const isShown = this.form === made;
       made.remove();
+      if (isShown) this.form = null;
       await this.#read();
       this.onSaved(this.scores);
-      this.element.querySelector("summary")?.focus({ preventScroll: true });
+      if (isShown && document.activeElement === document.body)
+        this.element.querySelector("summary")?.focus({ preventScroll: true });
     } catch (error) {
       if (!this.signal.aborted)
         said.textContent =
@@ -133,14 +167,5 @@ function rowOf({ name, value, value_type: kind, comment, author, source, updated
 
 /** A button that leads to the form. */
 export function scoreButton(box) {
-  return button("Score", () => openForm(box), { class: "small", title: "Give a score" });
-}
-
-/** Opens the form, if it is there, and returns whether it is. */
-export function openForm(box) {
-  const details = box.element.querySelector("details");
-  if (!details) return false;
-  details.open = true;
-  details.querySelector("input")?.focus();
-  return true;
+  return button("Score", () => box.open(), { class: "small", title: "Give a score" });
 }

@@ -2,8 +2,9 @@
 
 import { address } from "../shell/address.js";
 import { button, h, link } from "../shell/elements.js";
-import { agentName, badge, costWithUnpriced, facts, notice } from "../shell/pieces.js";
+import { agentName, badge, costWithUnpriced, facts, notice, replace } from "../shell/pieces.js";
 import { NONE, confidence, cost, count, duration, plain, priceRemedy, several } from "../shell/words.js";
+import { replaySections } from "./replayable.js";
 
 const MOST_CLOCKS = 4;
 
@@ -217,8 +218,35 @@ const ARRIVED = {
   unknown: "not numbered, so completeness is unknown",
 };
 
-/** `said` is the element with question and answer. */
-export function overview(run, { onSelect, said, more = [] }) {
+/** The run as a whole. Question, answer and scores stay in their place: what is moved loses the focus. */
+export class Overview {
+  /** @param {{ onSelect: (step: string) => void, said: Element, scores: Element }} given */
+  constructor({ onSelect, said, scores }) {
+    this.onSelect = onSelect;
+    this.parts = h("div", { class: "parts" });
+    this.again = h("div", { class: "parts" });
+    this.owners = h("div", { class: "parts" });
+    this.element = h(
+      "div",
+      { class: "details" },
+      h("h2", { class: "hidden-visually" }, "The run as a whole"),
+      said,
+      this.parts,
+      this.again,
+      scores,
+      this.owners,
+    );
+  }
+
+  show(run, replayable) {
+    replace(this.parts, ...partsOf(run, { onSelect: this.onSelect }).filter(Boolean));
+    replace(this.again, ...replaySections(replayable).filter(Boolean));
+    replace(this.owners, ownersOf(run));
+  }
+}
+
+/** Chains of attempts, agents, and what took longest. */
+function partsOf(run, { onSelect }) {
   const { summary, document } = run;
   const longest = waitsOf(summary.critical_path ?? []).slice(0, 6);
   const agents = new Map();
@@ -232,11 +260,7 @@ export function overview(run, { onSelect, said, more = [] }) {
     sum.failed += step.status === "failed" ? 1 : 0;
     agents.set(step.name, sum);
   }
-  return h(
-    "div",
-    { class: "details" },
-    h("h2", { class: "hidden-visually" }, "The run as a whole"),
-    said,
+  return [
     (document.chains ?? []).length > 0 &&
       h(
         "section",
@@ -317,28 +341,31 @@ export function overview(run, { onSelect, said, more = [] }) {
           }),
         ),
       ),
-    more,
+  ];
+}
+
+/** Session, user and other runs. */
+function ownersOf({ summary, document }) {
+  return h(
+    "section",
+    {},
+    h("h3", { class: "quiet" }, "Belongs to"),
     h(
-      "section",
-      {},
-      h("h3", { class: "quiet" }, "Belongs to"),
-      h(
-        "p",
-        { class: "belongs" },
-        document.session_id &&
-          h("span", {}, "Session ", link(address("session", [document.session_id]), plain(document.session_id))),
-        document.user_id &&
-          h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),
-        document.parent_trace_id &&
-          h(
-            "span",
-            {},
-            "Started by ",
-            link(address("run", [document.parent_trace_id]), plain(document.parent_trace_id)),
-          ),
-        (summary.runs ?? []).length > 1 && h("span", {}, `${count(summary.runs.length)} runs are shown together`),
-        h("span", {}, "Events: ", ARRIVED[summary.completeness?.verdict] ?? ARRIVED.unknown),
-      ),
+      "p",
+      { class: "belongs" },
+      document.session_id &&
+        h("span", {}, "Session ", link(address("session", [document.session_id]), plain(document.session_id))),
+      document.user_id &&
+        h("span", {}, "User ", link(address("runs", [], { user: document.user_id }), plain(document.user_id))),
+      document.parent_trace_id &&
+        h(
+          "span",
+          {},
+          "Started by ",
+          link(address("run", [document.parent_trace_id]), plain(document.parent_trace_id)),
+        ),
+      (summary.runs ?? []).length > 1 && h("span", {}, `${count(summary.runs.length)} runs are shown together`),
+      h("span", {}, "Events: ", ARRIVED[summary.completeness?.verdict] ?? ARRIVED.unknown),
     ),
   );
 }

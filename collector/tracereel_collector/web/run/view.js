@@ -15,10 +15,10 @@ import { StepDetails } from "./details.js";
 import { Events, linesOf } from "./events.js";
 import { Finder } from "./finder.js";
 import { Run } from "./model.js";
-import { chainLine, figures, overview, warnings } from "./overview.js";
+import { chainLine, figures, Overview, warnings } from "./overview.js";
 import { Player } from "./player.js";
 import { allOf, readEvents, readRun, readStep } from "./reading.js";
-import { replayBadge, replaySections } from "./replayable.js";
+import { replayBadge } from "./replayable.js";
 import { splitter } from "./splitter.js";
 import { Waterfall } from "./waterfall.js";
 
@@ -92,6 +92,7 @@ export async function show(place, address, signal, begun) {
   });
   const said = new QuestionAndAnswer({ trace: id, signal });
   const scores = new ScoreBox({ trace: id, signal });
+  const whole = new Overview({ onSelect: select, said: said.element, scores: scores.element });
   const stage = h("section", { class: "stage", "aria-label": "Waterfall" }, waterfall.element, player.element);
   const back = button("‹ Back to the run", () => (pushed ? history.back() : leave()), { class: "back-to-run" });
   const main = h("div", { class: "run-main" });
@@ -189,8 +190,8 @@ export async function show(place, address, signal, begun) {
     const root = run.steps[0];
     if (root) said.show(root.id, `${root.status} ${root.duration_ms}`, root.outcome);
     scores.show({});
-    const more = [...replaySections(replayable), scores.element];
-    replace(panel, overview(run, { onSelect: select, said: said.element, more }));
+    whole.show(run, replayable);
+    if (panel.firstChild !== whole.element) panel.replaceChildren(whole.element);
   }
 
   function showStep() {
@@ -400,10 +401,7 @@ export async function show(place, address, signal, begun) {
   /** The panel has a form for what it shows: the run or a step. */
   function openScoreForm() {
     if (tab === "events") show(waterfall.selected ? "step" : "run");
-    const form = panel.querySelector(".scores details");
-    if (!form) return;
-    form.setAttribute("open", "");
-    form.querySelector("input")?.focus();
+    (tab === "step" ? details.scores : scores).open();
   }
 
   /** Shows what a link has: zoom, playhead, step, tab, search. */

@@ -1,6 +1,6 @@
 // View of one session: its turns with their rounds of model and tool calls.
 
-import { openForm, ScoreBox, scoreButton } from "../content/scores.js";
+import { ScoreBox, scoreButton } from "../content/scores.js";
 import { address as made } from "../shell/address.js";
 import { ask, path } from "../shell/ask.js";
 import { button, h, link } from "../shell/elements.js";
@@ -61,7 +61,7 @@ export async function show(place, address, signal) {
     ),
   );
   useKeys({
-    s: ["Give a score to the session", () => openForm(box)],
+    s: ["Give a score to the session", () => box.open()],
     t: ["Give a score to the last turn", () => rows.at(-1)?.querySelector("button.score-it")?.click()],
   });
 }
@@ -166,14 +166,14 @@ const boxes = new WeakMap();
 
 /** The scores of a turn with their form, below it. */
 function openScores(row, trace, signal) {
-  const before = boxes.get(row);
-  if (before && openForm(before)) return;
-  const box = before ?? new ScoreBox({ trace, signal });
-  boxes.set(row, box);
-  row.append(box.element);
-  const watch = new MutationObserver(() => { if (openForm(box)) watch.disconnect(); });
-  watch.observe(box.element, { childList: true });
-  box.show({});
+  let box = boxes.get(row);
+  if (!box) {
+    box = new ScoreBox({ trace, signal });
+    boxes.set(row, box);
+    row.append(box.element);
+    box.show({});
+  }
+  box.open();
 }
 
 function toolValue(title, value) {

@@ -20,7 +20,8 @@ export function useKeys(keys) {
   own = keys;
 }
 
-function typing(target) {
+/** Whether keys go into an element as text. */
+export function typing(target) {
   return (
     target instanceof HTMLElement &&
     (target.matches("input:not([type=range]), textarea, select") || target.isContentEditable)
