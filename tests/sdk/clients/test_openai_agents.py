@@ -2,14 +2,16 @@
 
 import asyncio
 
-import agents
 import openai
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
+from agents.tracing import get_trace_provider, set_trace_provider
+from agents.tracing.provider import DefaultTraceProvider
 
 from tests.sdk.clients.reading import LLM, only_call
 from tests.sdk.clients.standin import error
 from tracereel import record_decision
+from tracereel.integrations import openai_agents
 from tracereel.integrations.openai import wrap
 from tracereel.integrations.openai_agents import instrument, uninstrument
 
@@ -19,13 +21,17 @@ TOOL = "agent.tool.called"
 
 
 @pytest.fixture
-def instrumented(events):
-    agents.set_trace_processors([])  # the SDK's default exporter would send to OpenAI
+def instrumented(events, monkeypatch):
+    """Record runs; other test modules that have instrumented the SDK keep their processor."""
+    monkeypatch.setattr(openai_agents, "_installed", [])
+    before = get_trace_provider()
+    # Without the SDK's default exporter, which would send to OpenAI.
+    set_trace_provider(DefaultTraceProvider())
     instrument()
     instrument()
     yield events
     uninstrument()
-    agents.set_trace_processors([])
+    set_trace_provider(before)
 
 
 @function_tool
