@@ -5,13 +5,10 @@ import asyncio
 import openai
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
-from agents.tracing import get_trace_provider, set_trace_provider
-from agents.tracing.provider import DefaultTraceProvider
 
 from tests.sdk.clients.reading import LLM, only_call
 from tests.sdk.clients.standin import error
 from tracereel import record_decision
-from tracereel.integrations import openai_agents
 from tracereel.integrations.openai import wrap
 from tracereel.integrations.openai_agents import instrument, uninstrument
 
@@ -21,17 +18,11 @@ TOOL = "agent.tool.called"
 
 
 @pytest.fixture
-def instrumented(events, monkeypatch):
-    """Record runs; other test modules that have instrumented the SDK keep their processor."""
-    monkeypatch.setattr(openai_agents, "_installed", [])
-    before = get_trace_provider()
-    # Without the SDK's default exporter, which would send to OpenAI.
-    set_trace_provider(DefaultTraceProvider())
+def instrumented(events, own_agents_tracing):
     instrument()
     instrument()
     yield events
     uninstrument()
-    set_trace_provider(before)
 
 
 @function_tool
