@@ -29,7 +29,10 @@ _undo: Final = ExitStack()
 _DATETIME: Final[Any] = dt.datetime
 _STEADY: Final = (time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns)
 PATIENCE: Final = 1.0
-"""Seconds for which time may stand still; then it advances for polling programs."""
+"""Seconds for which time may stand still; then it advances for polling programs.
+
+They do not count before the first reading of the run: until then a program may be imported.
+"""
 
 
 class Freeze:
@@ -46,6 +49,8 @@ class Freeze:
         self._draw = random.Random(seed)  # noqa: S311 - must be reproducible
         self._steady: dict[Any, float] = {real: real() for real in _STEADY}
         self._latest = 0.0
+        self._run_began: float | None = None
+        """Reading at which the run began; code before it may have slept or polled."""
         self._reading = threading.Lock()
 
     def enter(self) -> None:
@@ -69,7 +74,7 @@ class Freeze:
 
     def now(self) -> float:
         """Return seconds since 1970 in the time of the run."""
-        return self._begin + self._elapsed()
+        return self._begin + self._elapsed() - (self._run_began or 0.0)
 
     def steady(self, real: Callable[[], Any]) -> float:
         """Return the value of a monotonic clock, continued from its real value."""
@@ -79,11 +84,14 @@ class Freeze:
         return begin + self._elapsed()
 
     def _elapsed(self) -> float:
-        """Return seconds since the beginning of the run; never decreases."""
+        """Return seconds since the beginning of the re-execution; never decreases."""
         with self._reading:
+            if self._run_began is None and (began := self._clock.run_began) is not None:
+                self._run_began = max(self._latest, began)
             patience = 0.0 if self._clock.has_real_timers else PATIENCE
             waited = max(0.0, self._clock.stands_since() - patience)
-            self._latest = max(self._latest, self._clock.elapsed() + waited)
+            in_run = self._clock.in_run() + waited
+            self._latest = max(self._latest, (self._run_began or 0.0) + in_run)
             return self._latest
 
     def uuid(self, version: int) -> uuid.UUID:

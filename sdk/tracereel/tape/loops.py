@@ -36,7 +36,10 @@ class Clock:
 
     def __init__(self) -> None:
         self._moved = 0.0
-        self._moved_at = time.monotonic()
+        self._stands_from: float | None = None
+        """Real time since which it stands still; `None` until it is first read in the run."""
+        self.run_began: float | None = None
+        """Time at which the run began; code before it may have slept."""
         self._lock = threading.Lock()
         self._running_since: float | None = None
         self.has_real_timers = False
@@ -58,20 +61,40 @@ class Clock:
         if seconds > 0:
             with self._lock:
                 self._moved += seconds
-                self._moved_at = time.monotonic()
+                self._stands_from = time.monotonic()
+
+    def begin_run(self) -> None:
+        """Count the times of the tape from now on; forget real time before, such as of imports."""
+        with self._lock:
+            self.run_began = self.elapsed()
+            self._stands_from = None
 
     def stands_since(self) -> float:
-        """Return real seconds since the clock last advanced."""
-        return 0.0 if self.runs else time.monotonic() - self._moved_at
+        """Return real seconds since the clock last advanced, or was first read in the run."""
+        if self.runs:
+            return 0.0
+        with self._lock:
+            now = time.monotonic()
+            if self._stands_from is None:
+                self._stands_from = now
+            return now - self._stands_from
 
     def elapsed(self) -> float:
-        """Return virtual seconds since the beginning of the run."""
+        """Return virtual seconds since the clock was made."""
         since = self._running_since
         return self._moved + (0.0 if since is None else time.monotonic() - since)
 
+    def in_run(self) -> float:
+        """Return virtual seconds since the beginning of the run."""
+        return self.elapsed() - (self.run_began or 0.0)
+
+    def until(self, microseconds: int) -> float:
+        """Return seconds until a time of the tape; negative if it is over."""
+        return microseconds / 1e6 - self.in_run()
+
     def reach(self, microseconds: int) -> None:
         """Advance the clock to a time of the tape, unless it is already later."""
-        self.skip(microseconds / 1e6 - self.elapsed())
+        self.skip(self.until(microseconds))
 
 
 class Loops:
@@ -116,7 +139,7 @@ class Loops:
 
     def reach(self, microseconds: int) -> None:
         """Advance to the recorded start of a call, but not past a timer."""
-        ahead = microseconds / 1e6 - self._clock.elapsed()
+        ahead = self._clock.until(microseconds)
         loop = compat.running_loop_or_none()
         if loop is not None and (timer := compat.next_timer(loop)) is not None:
             # The timer was set just before, and a busy machine delayed the recorded call.
@@ -156,7 +179,7 @@ class Loops:
                 continue
             if timeout is not None and (given is not None or not self._elsewhere(loop)):
                 alone = self._alone(selector)
-                if alone and self._reel.pass_over(self._clock.elapsed() + timeout):
+                if alone and self._reel.pass_over(self._clock.in_run() + timeout):
                     continue
                 self._spend(timeout, alone=alone)
                 return []
@@ -202,7 +225,7 @@ class Loops:
             return False  # on the tape another call was made first: the timer leads to it
         timer = compat.next_timer(loop)
         slack = LIMIT_SLACK if timer is not None and compat.is_timeout(timer) else SLACK
-        return timeout > given.at / 1e6 - self._clock.elapsed() - slack
+        return timeout > self._clock.until(given.at) - slack
 
     def _elsewhere(self, loop: Any) -> bool:
         """Return whether another loop or thread waits for the next result."""

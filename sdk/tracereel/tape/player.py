@@ -221,7 +221,10 @@ class Player(TapeSession):
         if made.execution is not None:
             made.execution.place = parent.within(made.kind, call, path)
         root = parent is self._root and not self._rooted and call is not None
-        self._rooted = self._rooted or root
+        if root:
+            self._rooted = True
+            if not self._made:
+                self.clock.begin_run()
         status, known = None, call if root else exact
         if known is not None and made.execution is not None and made.kind in COMPARED:
             status = ScopeCall(self, known, path, made.execution)

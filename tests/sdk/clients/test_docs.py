@@ -11,6 +11,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "sdk" / "integrations.md").read_tex
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.usefixtures("own_agents_tracing")
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_the_snippet_runs(number, standin, events, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")

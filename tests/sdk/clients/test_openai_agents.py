@@ -2,7 +2,6 @@
 
 import asyncio
 
-import agents
 import openai
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool
@@ -19,13 +18,11 @@ TOOL = "agent.tool.called"
 
 
 @pytest.fixture
-def instrumented(events):
-    agents.set_trace_processors([])  # the SDK's default exporter would send to OpenAI
+def instrumented(events, own_agents_tracing):
     instrument()
     instrument()
     yield events
     uninstrument()
-    agents.set_trace_processors([])
 
 
 @function_tool

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from time import monotonic as now
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +17,14 @@ import uvloop
 import tracereel
 from tests.support.waiting import wait_until
 from tracereel import carry, traced_agent, traced_tool
-from tracereel.tape import fork
+from tracereel.tape import fork, loops
 
 PAUSE = 0.25
 BUDGET = 0.62
 CALLS = 3
 """Calls of `PAUSE` seconds that a program makes within `BUDGET` if the machine does not stall."""
+STALL = 60.0
+"""Seconds for which a machine seems to stall."""
 CLOCKS: list[Callable[[], float]] = [
     lambda: time.monotonic(),
     lambda: time.perf_counter(),
@@ -75,6 +78,59 @@ def test_plain_program_makes_the_recorded_number_of_calls(taped: Any) -> None:
     tape = recorded_without_stall(taped, hurried, CALLS)
 
     assert replayed(tape, hurried) == CALLS
+
+
+@pytest.mark.parametrize("place", ["before the run", "after a reading before it", "in the run"])
+def test_a_stall_before_the_first_reading_adds_no_calls(
+    place: str, taped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled, real = [0.0], time.monotonic
+
+    @traced_agent("hurried")
+    def hurried() -> int:
+        if place == "in the run":
+            stalled[0] += STALL
+        started, made = time.monotonic(), 0
+        while time.monotonic() - started < BUDGET:
+            made = ask(made) + 1
+        return made
+
+    def after_a_stall() -> int:
+        if place == "after a reading before it":
+            time.monotonic()
+        if place != "in the run":
+            stalled[0] += STALL
+        return hurried()
+
+    tape = recorded_without_stall(taped, hurried, CALLS)
+    monkeypatch.setattr(loops, "time", SimpleNamespace(monotonic=lambda: real() + stalled[0]))
+
+    assert replayed(tape, after_a_stall) == CALLS
+
+
+def test_a_run_begins_at_its_recorded_time_after_a_sleep(taped: Any) -> None:
+    seen: list[float] = []
+
+    @traced_agent("hurried")
+    def hurried() -> int:
+        seen.append(time.time())
+        started, made = time.monotonic(), 0
+        while time.monotonic() - started < BUDGET:
+            made = ask(made) + 1
+        return made
+
+    def after_a_sleep() -> int:
+        before = time.monotonic()
+        time.sleep(600)  # takes no time in a replay
+        assert time.monotonic() - before > 599
+        made = hurried()
+        assert time.monotonic() - before > 599 + CALLS * PAUSE
+        return made
+
+    tape = recorded_without_stall(taped, hurried, CALLS)
+
+    assert replayed(tape, after_a_sleep) == CALLS
+    assert seen[-1] == pytest.approx(seen[-2], abs=PAUSE)
 
 
 def test_asyncio_program_keeps_its_budget_and_timers(taped: Any) -> None:
