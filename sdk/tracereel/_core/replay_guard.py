@@ -296,10 +296,12 @@ def _leave_behind(guard: ReplayGuard, known: set[int | None]) -> None:
 @functools.cache
 def _install_hooks() -> None:
     """Install the audit hook of the process, which cannot be removed, and watch new programs."""
+    # At the end of the interpreter globals are None, and the hook is still called.
+    children, watched = _CHILDREN, watches
 
     def check(event: str, args: tuple[Any, ...]) -> None:
-        if event in _CHILDREN and watches():
-            position = _CHILDREN[event]
+        if event in children and watched():
+            position = children[event]
             environment = None if position is None else args[position]
             if environment is None:
                 _keep_variable()
