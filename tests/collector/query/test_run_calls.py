@@ -29,6 +29,19 @@ def test_a_request_that_failed_inside_of_a_failed_call_is_no_error_beside_it(kin
     assert errors(run, request) == 1
 
 
+@pytest.mark.parametrize("kind", DIRECT_KINDS)
+def test_two_spans_of_a_call_of_any_kind_have_its_tokens_once(kind):
+    call = {"call_kind": kind, "prompt_tokens": 10, "tokens": 10, "model": "m1"}
+    spans = [
+        span("run", "", 0, 10),
+        span("one", "run", 1, 9, scope="one", **call),
+        span("other", "run", 2, 8, scope="other", **call),
+    ]
+    run = rows(spans=spans, trace_ids=("0" * 32,))
+
+    assert analyse(build(run), run.prices).usage.tokens == 10
+
+
 @pytest.mark.parametrize("kind", ["tool", "agent"])
 def test_a_tool_or_agent_that_failed_inside_of_a_failed_call_is_an_error_of_its_own(kind):
     call = span("call", "", 1, 9, call_kind="llm", status_code="Error")

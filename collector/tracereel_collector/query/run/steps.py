@@ -28,7 +28,7 @@ _STEP_TYPES: Final = frozenset({"attempt", "retry", "fallback"})
 """SDK steps that are an attempt, or the operation around attempts."""
 RETRY, FALLBACK = "agent.retry.attempted", "agent.fallback.triggered"
 DECISION: Final = "agent.decision.recorded"
-_CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm"}
+_CALL_KINDS: Final = {"workflow": "pipeline", "embedding": "llm", "rerank": "llm"}
 ENDED: Final = frozenset({"success", "partial_success", "failed", "cancelled"})
 NO_EVENT: Final = EventRow()
 
