@@ -30,7 +30,7 @@ check: .venv/.dev ## format, lint, types, import layers, house rules, generated 
 	else echo "JavaScript types are not checked: npm is not installed"; fi
 
 test: .venv/.dev .venv/.tools ## the whole test suite
-	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-pythons: .venv/.dev ## the tests of the SDK on every other supported Python of this machine
 	$(BIN)/python -m tests.pythons

@@ -45,13 +45,15 @@ def runs_of(collector, session):
 def test_a_session_of_a_coding_agent_has_runs_with_tokens_cost_and_tools(
     filled, agent, session, calls, tools, tokens, errors
 ):
-    (run,) = wait_until(lambda: runs_of(filled, session), timeout=60)
+    # The price of a model is looked up within seconds of its first call.
+    (run,) = wait_until(
+        lambda: [each for each in runs_of(filled, session) if each["cost_usd"]], timeout=60
+    )
 
     assert (run["name"], run["status"]) == (f"invoke_agent {agent}", "success")
     assert run["agents"] == [agent]
     assert (run["model_calls"], run["tool_calls"]) == (calls, tools)
     assert (run["tokens"], run["errors"]) == (tokens, errors)
-    assert run["cost_usd"] > 0
     assert run["session_id"] == session
 
 

@@ -1,5 +1,6 @@
 """Delivery in order and without loss, however the destination behaves."""
 
+import itertools
 import json
 import logging
 from collections.abc import Callable
@@ -401,9 +402,15 @@ def test_requests_are_farther_apart_while_events_come_fast(
     monkeypatch.setattr(shipper, "BUSY_BYTES_PER_SECOND", 0)
     monkeypatch.setattr(shipper, "BUSY_LINGER", ENDLESS)
     tracereel.configure(endpoint=sink.url, registry=registry)
-    agent(0)
-    wait_until(lambda: sink.events, message="the first event waits for others")
-    for number in range(50):
-        agent(number)
-    assert tracereel.flush(20.0) == FlushResult(102, 0, 0)
+    calls = itertools.count(1)
+
+    def is_busy() -> bool:
+        agent(next(calls))
+        return len(sink.requests) == 2
+
+    wait_until(is_busy, message="there is no rate before the second request")
+    for _ in range(50):
+        agent(next(calls))
     assert len(sink.requests) == 2
+    assert tracereel.flush(20.0) == FlushResult(2 * (next(calls) - 1), 0, 0)
+    assert len(sink.requests) == 3
