@@ -94,7 +94,7 @@ def test_tap_targets_are_large_enough(phone, seeded, view):
     tapped = "button:not(.fold), select, input, summary, .step-row, .event-row"
     alone = ".run-title a, .heading a, .turn header a, .grid:not(.runlist, .sessions) a, nav a"
     small = page.locator(f":is({tapped}, {alone}):visible").evaluate_all(
-        # Rows may be drawn anew since they were found.
+        # Rows may have been replaced since they were found.
         "(all, least) => all.filter(each => each.isConnected)"
         ".filter(each => each.getBoundingClientRect().height < least)"
         ".map(each => each.getAttribute('aria-label') ?? each.textContent)",
